@@ -1,0 +1,100 @@
+"""Axes: typed choices that a recipe makes.
+
+An axis is an abstract subclass of :class:`Choice`; each value of the axis is a concrete subclass
+with a ``kind`` of its own, defined beside the code that it configures. A field typed with the axis
+accepts ``{kind: ..., ...}`` for every kind that is known when the recipe is read, so a plugin needs
+only to be imported.
+"""
+
+import difflib
+from collections.abc import Iterable
+from typing import Any, Literal, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError
+from pydantic_core import CoreSchema, core_schema
+
+from bertwright.errors import UserError
+
+
+class Settings(BaseModel):
+    """A frozen group of settings; a key it does not know is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class Choice(Settings):
+    """The base of every axis (no ``kind``) and of every value of an axis (with a ``kind``)."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: type[BaseModel], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        if "kind" in cls.__annotations__ or any("kind" in c.__annotations__ for c in cls.__mro__):
+            return handler(source)
+        return core_schema.no_info_plain_validator_function(
+            cls.choose,
+            serialization=core_schema.plain_serializer_function_ser_schema(_dump),
+        )
+
+    @classmethod
+    def choose(cls, value: Any) -> Self:
+        """The choice that ``{kind: ..., ...}`` or a bare kind describes."""
+        if isinstance(value, cls):
+            return value
+        settings = {"kind": value} if isinstance(value, str) else value
+        if not isinstance(settings, dict) or "kind" not in settings:
+            raise ValueError(f"needs a kind, one of: {', '.join(cls.kinds())}")
+        kinds = cls.kinds()
+        kind = settings["kind"]
+        if kind not in kinds:
+            raise ValueError(f"has no kind {kind!r}{did_you_mean(str(kind), kinds)}")
+        return kinds[kind].model_validate(settings)
+
+    @classmethod
+    def kinds(cls) -> dict[str, type[Self]]:
+        """Every known value of this axis, by kind."""
+        found: dict[str, type[Self]] = {}
+        for child in cls.__subclasses__():
+            field = child.__dict__.get("__annotations__", {}).get("kind")
+            if field is not None:
+                found[get_args(field)[0]] = child
+            found.update(child.kinds())
+        return found
+
+
+def did_you_mean(wrong: str, known: Iterable[str]) -> str:
+    """The end of a sentence: the nearest known name, or all of them."""
+    names = sorted(known)
+    near = difflib.get_close_matches(wrong, names, n=1, cutoff=0.6)
+    return f": did you mean {near[0]!r}?" if near else f" (known: {', '.join(names)})"
+
+
+def explain(error: ValidationError, what: str, model: type[BaseModel]) -> UserError:
+    """One sentence for the first thing that is wrong with a recipe or another settings file."""
+    first = error.errors()[0]
+    path = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        *parents, wrong = first["loc"]
+        known = _keys_at(model, [str(p) for p in parents])
+        return UserError(f"{what}: unknown key {path!r}{did_you_mean(str(wrong), known)}")
+    message = first["msg"].removeprefix("Value error, ")
+    return UserError(f"{what}: {path or 'the whole'}: {message}")
+
+
+def _keys_at(model: Any, path: list[str]) -> list[str]:
+    for part in path:
+        field = getattr(model, "model_fields", {}).get(part)
+        if field is None:
+            return []
+        model = field.annotation
+    names: list[str] = []
+    for name, field in getattr(model, "model_fields", {}).items():
+        names.append(field.alias or name)
+    return names
+
+
+def _dump(choice: BaseModel) -> dict[str, Any]:
+    return choice.model_dump(mode="json", by_alias=True)
+
+
+Precision = Literal["float32", "bf16"]

@@ -1,0 +1,24 @@
+"""The ``bertwright`` command: the list of its verbs and what happens to an error."""
+
+import sys
+
+import typer
+
+from bertwright.errors import UserError
+
+app = typer.Typer(
+    name="bertwright",
+    help="BERT and its family: text in; a trained, fine-tuned, inspected, exported encoder out.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def main() -> None:
+    """Run one verb; a user's mistake is one sentence on stderr and exit code 2."""
+    try:
+        app()
+    except UserError as error:
+        print(f"bertwright: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,50 @@
+"""What every verb prints: one JSON object on stdout, or a table on stderr."""
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+
+
+def report(result: Mapping[str, Any], as_json: bool) -> None:
+    """Print a result: as one JSON object on stdout, or as aligned rows."""
+    if as_json:
+        json.dump(result, sys.stdout)
+        sys.stdout.write("\n")
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for name, value in _rows(result):
+        table.add_row(name.replace("_", " "), value)
+    Console().print(table)
+
+
+def say(message: str) -> None:
+    """Print one line on stderr."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def _rows(result: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    rows: list[tuple[str, str]] = []
+    for name, value in result.items():
+        if isinstance(value, Mapping):
+            rows += _rows(value, f"{prefix}{name}.")
+        else:
+            rows.append((prefix + name, _shown(value)))
+    return rows
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, list | tuple):
+        return ", ".join(_shown(v) for v in value)
+    return str(value)

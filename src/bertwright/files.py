@@ -1,0 +1,96 @@
+"""Files and folders that appear whole or not at all."""
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bertwright.errors import UserError
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """A temporary folder beside ``path`` that takes its name when the block ends without error.
+
+    Errors: UserError when ``path`` already holds something, or when the disk is full.
+    """
+    path = Path(path)
+    require_free(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    try:
+        with full_disk_named(path):
+            yield temporary
+            sync_tree(temporary)
+        if path.is_dir():
+            path.rmdir()
+        os.chmod(temporary, 0o755)
+        temporary.rename(path)
+        sync_folder(path.parent)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[Path]:
+    """A temporary file beside ``path`` that replaces it when the block ends without error."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with full_disk_named(path):
+            yield temporary
+            _sync_file(temporary)
+        temporary.replace(path)
+        sync_folder(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small text file atomically."""
+    with atomic_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def require_free(path: Path) -> None:
+    """Refuse to write over something that is there."""
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise UserError(f"{path} already exists: choose another folder with -o, or remove it")
+
+
+@contextmanager
+def full_disk_named(path: Path) -> Iterator[None]:
+    """Turn a full disk (or quota, or file-size limit) into a sentence that names the path."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise UserError(f"{path}: {error.strerror}: free some space and run again") from error
+        raise
+
+
+def sync_tree(folder: Path) -> None:
+    """Flush every file of a folder to the disk."""
+    for file in folder.rglob("*"):
+        if file.is_file():
+            _sync_file(file)
+    sync_folder(folder)
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush the names in a folder to the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_file(file: Path) -> None:
+    with open(file, "rb") as opened:
+        os.fsync(opened.fileno())

@@ -1,0 +1,37 @@
+"""Means, intervals and paired comparisons, on scipy."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over repetitions, with a two-sided interval of the given level."""
+
+    mean: float
+    low: float
+    high: float
+    deviation: float
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4g} [{self.low:.4g}, {self.high:.4g}]"
+
+
+def estimate(values: Sequence[float], level: float = 0.95) -> Estimate:
+    """Mean and Student interval of independent repetitions; one value has no interval (nan)."""
+    array = np.asarray(values, dtype=np.float64)
+    mean, count = float(array.mean()), len(array)
+    if count < 2:
+        return Estimate(mean, float("nan"), float("nan"), float("nan"), count)
+    deviation = float(array.std(ddof=1))
+    half = float(stats.t.ppf(0.5 + level / 2, count - 1)) * deviation / count**0.5
+    return Estimate(mean, mean - half, mean + half, deviation, count)
+
+
+def paired(first: Sequence[float], second: Sequence[float], level: float = 0.95) -> Estimate:
+    """The difference ``first - second`` of paired repetitions, with its interval."""
+    return estimate([a - b for a, b in zip(first, second, strict=True)], level)
