@@ -29,7 +29,7 @@ class Choice(Settings):
     def __get_pydantic_core_schema__(
         cls, source: type[BaseModel], handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        if "kind" in cls.__annotations__ or any("kind" in c.__annotations__ for c in cls.__mro__):
+        if any("kind" in vars(c).get("__annotations__", {}) for c in cls.__mro__):
             return handler(source)
         return core_schema.no_info_plain_validator_function(
             cls.choose,
