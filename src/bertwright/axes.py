@@ -16,6 +16,10 @@ from pydantic_core import CoreSchema, core_schema
 from bertwright.errors import UserError
 
 
+def _dump(choice: BaseModel) -> dict[str, Any]:
+    return choice.model_dump(mode="json", by_alias=True)
+
+
 class Settings(BaseModel):
     """A frozen group of settings; a key it does not know is an error."""
 
@@ -91,10 +95,6 @@ def _keys_at(model: Any, path: list[str]) -> list[str]:
     for name, field in getattr(model, "model_fields", {}).items():
         names.append(field.alias or name)
     return names
-
-
-def _dump(choice: BaseModel) -> dict[str, Any]:
-    return choice.model_dump(mode="json", by_alias=True)
 
 
 Precision = Literal["float32", "bf16"]
