@@ -1,0 +1,61 @@
+# Everything one does with a checkout. Needs Python 3.11+, make and g++; makes its own .venv.
+#
+#   PYTHON=python3.12   the interpreter to build .venv with
+#   TORCH_INDEX=URL     the package index to take another build of PyTorch from (a CUDA one, say)
+
+PYTHON ?= python3
+TORCH_INDEX ?=
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input
+# Spelled with its version and installed first: only so does pip take the build that is at hand,
+# and not whatever a dependency would accept, with gigabytes of CUDA libraries behind it.
+TORCH := $(shell grep '^torch==' constraints.txt)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup quickstart test check format bench clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: .venv/.development ## Create .venv with everything that development needs
+
+quickstart: .venv/.runtime ## Train, fine-tune and export an encoder in ten minutes, without a download
+	$(BIN)/bertwright quickstart -o quickstart
+
+test: .venv/.development ## Run all tests (warnings are errors)
+	$(BIN)/pytest -n 2
+
+check: .venv/.development ## Check format, lint, types, imports between rooms, documents
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
+	$(BIN)/lint-imports
+	$(BIN)/pytest tests/test_documents.py
+
+format: .venv/.development ## Lay the code out and mend what the linter can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/.development ## Time pre-training, embedding and preparation against their peers
+	$(BIN)/bertwright bench pretrain
+	$(BIN)/bertwright bench embed
+	$(BIN)/bertwright bench prepare
+
+clean: ## Remove .venv and every cache
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+# Two stamps, so that the quickstart does not wait for the tools of development.
+.venv/.runtime: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+	    "Python 3.11 or newer is needed, this is %d.%d: run make PYTHON=..." % sys.version_info[:2])'
+	@echo "Installing into .venv: $(TORCH), then bertwright ..." >&2
+	@$(PYTHON) -m venv .venv
+	@$(PIP) $(TORCH) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
+	@$(PIP) --constraint constraints.txt --editable '.[huggingface]'
+	@touch $@
+
+.venv/.development: .venv/.runtime
+	@echo "Installing into .venv: the tools of development ..." >&2
+	@$(PIP) --constraint constraints.txt --editable '.[dev]'
+	@touch $@
