@@ -7,10 +7,17 @@ only to be imported.
 """
 
 import difflib
+import inspect
 from collections.abc import Iterable
 from typing import Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import CoreSchema, core_schema
 
 from bertwright.errors import UserError
@@ -25,6 +32,18 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _knows_every_key(cls, settings: Any) -> Any:
+        """Refuse an unknown key here, where the known ones are at hand to suggest."""
+        if isinstance(settings, dict):
+            fields = cls.model_fields
+            known = {field.alias or name for name, field in fields.items()}
+            for key in settings:
+                if key not in known and key not in fields:
+                    raise ValueError(f"has no key {key!r}{did_you_mean(str(key), known)}")
+        return settings
+
 
 class Choice(Settings):
     """The base of every axis (no ``kind``) and of every value of an axis (with a ``kind``)."""
@@ -33,7 +52,7 @@ class Choice(Settings):
     def __get_pydantic_core_schema__(
         cls, source: type[BaseModel], handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        if any("kind" in vars(c).get("__annotations__", {}) for c in cls.__mro__):
+        if any("kind" in inspect.get_annotations(c) for c in cls.__mro__):
             return handler(source)
         return core_schema.no_info_plain_validator_function(
             cls.choose,
@@ -59,9 +78,8 @@ class Choice(Settings):
         """Every known value of this axis, by kind."""
         found: dict[str, type[Self]] = {}
         for child in cls.__subclasses__():
-            field = child.__dict__.get("__annotations__", {}).get("kind")
-            if field is not None:
-                found[get_args(field)[0]] = child
+            if "kind" in inspect.get_annotations(child):
+                found[get_args(child.model_fields["kind"].annotation)[0]] = child
             found.update(child.kinds())
         return found
 
@@ -73,28 +91,12 @@ def did_you_mean(wrong: str, known: Iterable[str]) -> str:
     return f": did you mean {near[0]!r}?" if near else f" (known: {', '.join(names)})"
 
 
-def explain(error: ValidationError, what: str, model: type[BaseModel]) -> UserError:
+def explain(error: ValidationError, what: str) -> UserError:
     """One sentence for the first thing that is wrong with a recipe or another settings file."""
     first = error.errors()[0]
     path = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        *parents, wrong = first["loc"]
-        known = _keys_at(model, [str(p) for p in parents])
-        return UserError(f"{what}: unknown key {path!r}{did_you_mean(str(wrong), known)}")
     message = first["msg"].removeprefix("Value error, ")
-    return UserError(f"{what}: {path or 'the whole'}: {message}")
-
-
-def _keys_at(model: Any, path: list[str]) -> list[str]:
-    for part in path:
-        field = getattr(model, "model_fields", {}).get(part)
-        if field is None:
-            return []
-        model = field.annotation
-    names: list[str] = []
-    for name, field in getattr(model, "model_fields", {}).items():
-        names.append(field.alias or name)
-    return names
+    return UserError(": ".join(part for part in (what, path, message) if part))
 
 
 Precision = Literal["float32", "bf16"]
