@@ -41,7 +41,7 @@ class Encoder(Settings):
 
 class Recipe(Settings):
     encoder: Encoder = Encoder()
-    extra: dict[str, Positions] = {}
+    extra: dict[str, Positions] = Field(default_factory=dict)
 
 
 def test_a_choice_is_found_by_its_kind() -> None:
@@ -116,7 +116,7 @@ def test_a_mistake_is_one_sentence(settings: dict[str, Any], sentence: str) -> N
 
 
 def test_a_choice_without_a_kind_is_told_the_kinds() -> None:
-    with pytest.raises(ValidationError, match="needs a kind, one of: .*learned, rotary"):
+    with pytest.raises(ValidationError, match=r"needs a kind, one of: .*learned, rotary"):
         Encoder.model_validate({"positions": {"size": 3}})
 
 

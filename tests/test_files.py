@@ -1,0 +1,131 @@
+"""Files and folders appear whole or not at all, whatever happens on the way."""
+
+import errno
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from bertwright.errors import UserError
+from bertwright.files import atomic_file, atomic_folder, require_free, write_text
+
+
+@contextmanager
+def largest_file(size_bytes: int) -> Iterator[None]:
+    """A disk that is full after so many bytes of a file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_folder_takes_its_name_when_it_is_whole(tmp_path: Path) -> None:
+    wanted = tmp_path / "deep" / "model"
+    with atomic_folder(wanted) as folder:
+        (folder / "weights").write_bytes(b"123")
+        assert not wanted.exists()
+    assert (wanted / "weights").read_bytes() == b"123"
+    assert list(wanted.parent.iterdir()) == [wanted]
+
+
+def test_an_empty_folder_may_be_filled(tmp_path: Path) -> None:
+    wanted = tmp_path / "model"
+    wanted.mkdir()
+    with atomic_folder(wanted) as folder:
+        (folder / "weights").touch()
+    assert (wanted / "weights").exists()
+
+
+def test_an_error_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), atomic_folder(tmp_path / "model") as folder:
+        (folder / "weights").touch()
+        raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError), atomic_file(tmp_path / "report.json") as file:
+        file.write_text("{")
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "weights").write_bytes(b"precious")
+    (tmp_path / "file").touch()
+    for name in ("model", "file"):
+        with pytest.raises(UserError, match="already exists: choose another folder"):
+            require_free(tmp_path / name)
+        with pytest.raises(UserError, match="already exists"), atomic_folder(tmp_path / name):
+            pytest.fail("the block was entered")
+    assert (tmp_path / "model" / "weights").read_bytes() == b"precious"
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    file = tmp_path / "deep" / "report.json"
+    write_text(file, "old")
+    with atomic_file(file) as temporary:
+        temporary.write_text("new, and longer")
+        assert file.read_text() == "old"
+    assert file.read_text() == "new, and longer"
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_a_full_disk_is_named_and_leaves_the_old_file(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    write_text(file, "old")
+    with (
+        pytest.raises(UserError, match=r"report\.json: .* free some space"),
+        largest_file(1000),
+        atomic_file(file) as temporary,
+    ):
+        temporary.write_bytes(b"x" * 2000)
+    assert file.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_full_disk_leaves_no_folder(tmp_path: Path) -> None:
+    with (
+        pytest.raises(UserError, match=r"model: .* free some space"),
+        largest_file(1000),
+        atomic_folder(tmp_path / "model") as folder,
+    ):
+        (folder / "small").write_bytes(b"x")
+        (folder / "weights").write_bytes(b"x" * 2000)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_trouble_keeps_its_own_name(tmp_path: Path) -> None:
+    with pytest.raises(PermissionError), atomic_folder(tmp_path / "model"):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+
+WRITE_AND_WAIT = """
+import sys, time
+from pathlib import Path
+from bertwright.files import atomic_file, atomic_folder
+with atomic_folder(Path(sys.argv[1]) / "model") as folder, atomic_file(
+    Path(sys.argv[1]) / "report.json") as file:
+    (folder / "weights").write_bytes(b"half")
+    file.write_bytes(b"{")
+    print("written", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_kill_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITE_AND_WAIT, str(tmp_path)], stdout=subprocess.PIPE
+    ) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"written\n"
+        writer.kill()
+    left = list(tmp_path.iterdir())
+    assert left
+    assert all(path.name.startswith(".") for path in left)
+    with atomic_folder(tmp_path / "model") as folder:
+        (folder / "weights").write_bytes(b"whole")
+    assert (tmp_path / "model" / "weights").read_bytes() == b"whole"
