@@ -1,0 +1,1 @@
+"""Sequences to states: the encoder and its axes."""

@@ -1,0 +1,78 @@
+"""Where parameters start: an axis, because in the first minutes it decides.
+
+Each parameter is drawn by a generator of its own, keyed by (seed, name): a model that has one part
+more starts all its other parts at the same values.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from bertwright.axes import Choice
+from bertwright.encoder.roles import Role, roles
+from bertwright.randomness import key
+
+
+class Initialisation(Choice):
+    """The axis: the standard deviation of every matrix and table."""
+
+    def deviation(self, weight: Tensor, role: Role, num_residual: int) -> float:
+        """The deviation for one parameter of a model with that many writes to the residual."""
+        raise TypeError(f"{type(self).__name__} is an axis, not an initialisation")
+
+    cut: float | None = None
+
+
+class Published(Initialisation):
+    """The same deviation for everything (BERT: 0.02; GPT-2 scales residual outputs down).
+
+    ``cut`` truncates at that many deviations, as TensorFlow's initialiser does at 2.
+    """
+
+    kind: Literal["published"] = "published"
+    std: float = 0.02
+    scale_residual: bool = False
+
+    def deviation(self, weight: Tensor, role: Role, num_residual: int) -> float:
+        return self.std / (num_residual**0.5 if role.residual and self.scale_residual else 1.0)
+
+
+class WidthAware(Initialisation):
+    """1/sqrt(fan-in) for matrices, so that every width starts with states of the same size.
+
+    Residual outputs are divided by the root of the number of residual writes; a table starts at
+    ``table_scale`` / sqrt(width).
+    """
+
+    kind: Literal["width-aware"] = "width-aware"
+    table_scale: float = 1.0
+    residual_scale: float = 1.0
+
+    def deviation(self, weight: Tensor, role: Role, num_residual: int) -> float:
+        scale = weight.shape[-1] ** -0.5
+        if role.kind == "table":
+            return scale * self.table_scale
+        return scale * (self.residual_scale * num_residual**-0.5 if role.residual else 1.0)
+
+
+@torch.no_grad()
+def initialise(module: nn.Module, choice: Initialisation, seed: int) -> None:
+    """Draw every parameter of a module: norms 1, biases 0, the rest as the choice says."""
+    of = roles(module)
+    num_residual = max(1, sum(role.residual for role in of.values()))
+    for name, weight in module.named_parameters():
+        role = of[name]
+        if role.kind == "norm":
+            weight.fill_(0.0 if name.endswith("bias") else 1.0)
+        elif role.kind == "gate":
+            weight.fill_(1.0)
+        elif role.kind == "bias":
+            weight.zero_()
+        else:
+            generator = torch.Generator().manual_seed(key(seed, "initialisation", name) >> 1)
+            deviation = choice.deviation(weight, role, num_residual)
+            bound = choice.cut * deviation if choice.cut else float("inf")
+            nn.init.trunc_normal_(weight, 0.0, deviation, -bound, bound, generator) if (
+                choice.cut
+            ) else nn.init.normal_(weight, 0.0, deviation, generator)

@@ -1,0 +1,1 @@
+"""The fast versions of plain definitions, each equal to its definition in a test."""

@@ -1,0 +1,195 @@
+"""Attention kernels: one call, several ways to compute it.
+
+``explicit`` is the definition, with scores and weights to look at. The others compute the same
+without ever writing the weights down. A kernel declares what it can do; asking for what it lacks
+is an error that names the kernels that have it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bertwright.encoder.kernels.noise import Noise, dropout
+from bertwright.encoder.taps import Site, tap
+from bertwright.encoder.visibility import View
+from bertwright.errors import UserError
+
+KernelName = Literal["auto", "explicit", "sdpa", "varlen", "flex"]
+
+DROPOUT_SITE = 1
+"""The dropout site of the attention weights within a block."""
+
+LONG = 256
+"""Beyond this length the CPU's fused kernel beats explicit scores; measured with bench."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of attention: queries, keys and values (B, H, L, d), who sees whom, dropout."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    view: View
+    rate: float
+    noise: Noise | None
+    site: Site | None
+
+    @property
+    def drops(self) -> bool:
+        """Whether any weight is dropped in this call."""
+        return self.noise is not None and self.rate > 0.0
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A way to compute attention, and what it can do."""
+
+    name: str
+    compute: Callable[[Call], Tensor]
+    weights: bool = False
+    dropout: bool = False
+    shapes: tuple[str, ...] = ("all", "causal", "documents", "mask")
+    devices: tuple[str, ...] = ("cpu", "cuda", "mps")
+    half_precision_only: bool = False
+
+    def lacks(self, call: Call) -> str | None:
+        """What this kernel cannot do of a call, in words."""
+        if not self.weights and call.site is not None and call.site.wants("scores", "weights"):
+            return "attention scores or weights to look at"
+        if not self.dropout and call.drops:
+            return "dropout of attention weights"
+        if call.view.shape not in self.shapes:
+            return f"a visibility of shape {call.view.shape!r}"
+        if call.query.device.type not in self.devices:
+            return f"the device {call.query.device.type!r}"
+        if self.half_precision_only and call.query.dtype == torch.float32:
+            return "float32"
+        return None
+
+
+def attend(call: Call, name: KernelName) -> Tensor:
+    """The context (B, H, L, d): for every query the weighted mean of the values it may see."""
+    kernel = KERNELS[_automatic(call) if name == "auto" else name]
+    lack = kernel.lacks(call)
+    if lack is not None:
+        able = [k.name for k in KERNELS.values() if k.lacks(call) is None]
+        raise UserError(
+            f"the attention kernel {name!r} lacks {lack}: set encoder.mixer.kernel to "
+            f"{' or '.join(able)}"
+        )
+    return kernel.compute(call)
+
+
+def _automatic(call: Call) -> str:
+    candidates = ("explicit",)
+    if call.query.device.type == "cuda":
+        candidates = ("varlen", "flex", "sdpa", "explicit")
+        if call.view.shape in ("all", "causal"):
+            candidates = ("sdpa", "explicit")
+    elif call.query.shape[2] > LONG:
+        candidates = ("sdpa", "explicit")
+    return next(name for name in candidates if KERNELS[name].lacks(call) is None)
+
+
+def _explicit(call: Call) -> Tensor:
+    query, key, view = call.query, call.key, call.view
+    scores = torch.matmul(query, key.transpose(-1, -2)).float() * query.shape[-1] ** -0.5
+    scores = tap(call.site, "scores", scores)
+    if view.shape == "causal":
+        length = query.shape[2]
+        earlier = torch.ones(length, length, dtype=torch.bool, device=query.device).tril()
+        scores = scores.masked_fill(~earlier, -torch.inf)
+    elif view.mask is not None:
+        scores = scores.masked_fill(~view.mask, -torch.inf)
+    weights = torch.softmax(scores, dim=-1)
+    if view.blind is not None:
+        weights = weights.masked_fill(view.blind, 0.0)
+    weights = tap(call.site, "weights", weights)
+    weights = dropout(weights, call.rate, call.noise, DROPOUT_SITE).to(query.dtype)
+    return torch.matmul(weights, call.value)
+
+
+def _sdpa(call: Call) -> Tensor:
+    context = F.scaled_dot_product_attention(
+        call.query,
+        call.key,
+        call.value,
+        attn_mask=call.view.mask,
+        is_causal=call.view.shape == "causal",
+    )
+    return _without_blind(context, call.view)
+
+
+def _varlen(call: Call) -> Tensor:
+    from torch.nn.attention.varlen import varlen_attn
+
+    batch, heads, length, width = call.query.shape
+    bounds = _document_bounds(call.view, batch, length, call.query.device)
+    flat = [
+        x.transpose(1, 2).reshape(batch * length, heads, width)
+        for x in (call.query, call.key, call.value)
+    ]
+    context = varlen_attn(*flat, bounds, bounds, length, length)
+    assert isinstance(context, Tensor)
+    context = context.view(batch, length, heads, width).transpose(1, 2)
+    return _without_blind(context, call.view)
+
+
+def _document_bounds(view: View, batch: int, length: int, device: torch.device) -> Tensor:
+    """Where each run of one document starts in the flattened rows, and the end: int32."""
+    starts = torch.zeros(batch, length, dtype=torch.bool, device=device)
+    starts[:, 0] = True
+    if view.document is not None:
+        starts[:, 1:] = view.document[:, 1:] != view.document[:, :-1]
+    first = starts.flatten().nonzero().flatten().to(torch.int32)
+    return F.pad(first, (0, 1), value=batch * length)
+
+
+def _flex(call: Call) -> Tensor:
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    mask = call.view.mask
+    batch, _, length, _ = call.query.shape
+
+    def seen(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        assert mask is not None
+        return mask[b, 0, q, k]
+
+    def earlier(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return q >= k
+
+    rule = {"all": None, "causal": earlier}.get(call.view.shape, seen)
+    blocks = None
+    if rule is not None:
+        blocks = create_block_mask(
+            rule, batch, None, length, length, device=call.query.device.type
+        )
+    context = flex_attention(call.query, call.key, call.value, block_mask=blocks)
+    assert isinstance(context, Tensor)
+    return _without_blind(context, call.view)
+
+
+def _without_blind(context: Tensor, view: View) -> Tensor:
+    return context if view.blind is None else context.masked_fill(view.blind, 0.0)
+
+
+KERNELS: dict[str, Kernel] = {
+    kernel.name: kernel
+    for kernel in (
+        Kernel("explicit", _explicit, weights=True, dropout=True),
+        Kernel("sdpa", _sdpa),
+        Kernel(
+            "varlen",
+            _varlen,
+            shapes=("all", "documents"),
+            devices=("cuda",),
+            half_precision_only=True,
+        ),
+        Kernel("flex", _flex, devices=("cuda",)),
+    )
+}

@@ -1,0 +1,127 @@
+"""Cross-entropy over a vocabulary, without keeping the logits.
+
+The plain definition is ``F.cross_entropy(F.linear(hidden, table, bias), target, reduction="sum")``.
+Here the gradients are made in the forward pass, from exponentials that are not yet normalised: the
+scale of each row is applied to the small matrices, never to the (M, V) one. Rows are taken in
+chunks, so the memory is bounded however many questions a step asks.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+CHUNK_ELEMENTS = 32_000_000
+"""Logits held at once: 64 MB in bfloat16."""
+
+Parts = Callable[[Tensor, Tensor | None, Tensor], tuple[Tensor, Tensor, Tensor, Tensor]]
+
+
+def softmax_parts(
+    logits: Tensor, bias: Tensor | None, target: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Exponentials (M, V) in the dtype of the logits, their sums, losses and hits, each (M,)."""
+    x = logits.float() if bias is None else logits.float() + bias.float()
+    top = x.amax(1, keepdim=True)
+    exponentials = torch.exp(x - top)
+    total = exponentials.sum(1)
+    right = x.gather(1, target[:, None])
+    loss = total.log() + (top - right).squeeze(1)
+    return exponentials.to(logits.dtype), total, loss, (right >= top).squeeze(1)
+
+
+def cross_entropy(
+    hidden: Tensor,
+    table: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    weight: Tensor | None = None,
+    parts: Parts = softmax_parts,
+) -> tuple[Tensor, Tensor]:
+    """The weighted sum of losses, and the weighted number of right answers (both 0-d float32).
+
+    hidden (M, D), table (V, D), bias (V,) or None, target (M,) int64, weight (M,) float32 or None
+    for ones. A tie with the largest logit counts as right.
+    """
+    if not torch.is_grad_enabled():
+        return _measure(hidden, table, bias, target, weight, parts)
+    loss, right = _CrossEntropy.apply(hidden, table, bias, target, weight, parts)  # type: ignore[no-untyped-call]
+    return loss, right
+
+
+def _measure(
+    hidden: Tensor,
+    table: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    weight: Tensor | None,
+    parts: Parts,
+) -> tuple[Tensor, Tensor]:
+    loss_sum, right_sum = hidden.new_zeros(2, dtype=torch.float32).unbind()
+    for rows in _chunks(len(hidden), len(table)):
+        _, _, loss, right = parts(hidden[rows] @ table.t(), bias, target[rows])
+        ones = 1.0 if weight is None else weight[rows]
+        loss_sum = loss_sum + (loss * ones).sum()
+        right_sum = right_sum + (right * ones).sum()
+    return loss_sum, right_sum
+
+
+class _CrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        table: Tensor,
+        bias: Tensor | None,
+        target: Tensor,
+        weight: Tensor | None,
+        parts: Parts,
+    ) -> tuple[Tensor, Tensor]:
+        loss_sum, right_sum = hidden.new_zeros(2, dtype=torch.float32).unbind()
+        grad_hidden = torch.empty_like(hidden)
+        grad_table: Tensor | None = None
+        grad_bias: Tensor | None = None
+        for rows in _chunks(len(hidden), len(table)):
+            some, asked = hidden[rows], target[rows]
+            exponentials, total, loss, right = parts(some @ table.t(), bias, asked)
+            share = (1.0 if weight is None else weight[rows]) / total
+            ones = torch.ones_like(total) if weight is None else weight[rows]
+            loss_sum = loss_sum + (loss * ones).sum()
+            right_sum = right_sum + (right * ones).sum()
+            expected = (exponentials @ table).float() * share[:, None]
+            grad_hidden[rows] = expected - table[asked].float() * ones[:, None]
+            grad_table = _add_product(
+                grad_table, exponentials.t(), (some * share[:, None]).to(some.dtype)
+            )
+            grad_table.index_add_(0, asked, (some * -ones[:, None]).to(some.dtype))
+            if bias is not None:
+                row = (share.to(some.dtype)[None] @ exponentials)[0].float()
+                row.index_add_(0, asked, -ones)
+                grad_bias = row if grad_bias is None else grad_bias + row
+        ctx.save_for_backward(grad_hidden, grad_table, grad_bias)
+        ctx.bias_dtype = None if bias is None else bias.dtype
+        ctx.mark_non_differentiable(right_sum)
+        return loss_sum, right_sum
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        grad_hidden, grad_table, grad_bias = ctx.saved_tensors
+        scale = gradients[0]
+        if grad_bias is not None:
+            grad_bias = (grad_bias * scale).to(ctx.bias_dtype)
+        scaled = [(g * scale).to(g.dtype) for g in (grad_hidden, grad_table)]
+        return (*scaled, grad_bias, None, None, None)
+
+
+def _add_product(total: Tensor | None, left: Tensor, right: Tensor) -> Tensor:
+    return left @ right if total is None else total.addmm_(left, right)
+
+
+def _chunks(num_rows: int, vocabulary_size: int) -> list[slice]:
+    """Equal chunks where the number of rows allows it, so that one compiled graph serves all."""
+    count = max(1, -(-num_rows * vocabulary_size // CHUNK_ELEMENTS))
+    while count < num_rows and num_rows % count and count % 64:
+        count += 1
+    size = -(-num_rows // count)
+    return [slice(i, min(i + size, num_rows)) for i in range(0, num_rows, size)]

@@ -1,0 +1,61 @@
+"""Dropout as a function of where it happens.
+
+Whether an element is dropped is a hash of (seed, step, site, row of the global batch, place in the
+row). So there is no generator state to save, and neither micro-batches nor the number of processes
+change what is dropped. Written as integer arithmetic, it fuses with the pointwise work beside it.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bertwright.randomness import key
+
+_STEPS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Where in a training run a forward pass stands.
+
+    ``seed`` is a 0-d int32 tensor that differs from step to step and from block to block;
+    ``first_row`` a 0-d int32 tensor, the index of the first row in the global batch.
+    """
+
+    seed: Tensor
+    first_row: Tensor
+
+    @staticmethod
+    def of(seed: int, step: int, first_row: int = 0, device: torch.device | None = None) -> "Noise":
+        """The noise of one training step."""
+        word = key(seed, "dropout", step) & 0x7FFFFFFF
+        return Noise(
+            torch.tensor(word, dtype=torch.int32, device=device),
+            torch.tensor(first_row, dtype=torch.int32, device=device),
+        )
+
+    def within(self, block: int) -> "Noise":
+        """The noise of one block."""
+        return Noise(self.seed + (block + 1) * 99991, self.first_row)
+
+
+def dropout(x: Tensor, rate: float, noise: Noise | None, site: int) -> Tensor:
+    """Drop elements of x (B, ...) with probability ``rate`` and scale the rest up.
+
+    The rate is rounded to 1/65536; ``site`` tells apart the places of one block.
+    """
+    if noise is None or rate == 0.0:
+        return x
+    threshold = round(rate * _STEPS)
+    kept = _hash(x, noise, site).bitwise_and(_STEPS - 1) >= threshold
+    return torch.where(kept, x * (_STEPS / (_STEPS - threshold)), 0.0).to(x.dtype)
+
+
+def _hash(x: Tensor, noise: Noise, site: int) -> Tensor:
+    place = torch.arange(x.numel(), dtype=torch.int32, device=x.device).view(x.shape)
+    place = place + noise.first_row * (x.numel() // x.shape[0])
+    h = place * -1640531527 + (noise.seed + site * 1234567)
+    h = (h ^ (h >> 15)) * 0x2C1B3C6D
+    h = (h ^ (h >> 12)) * 0x297A2D39
+    return h ^ (h >> 15)

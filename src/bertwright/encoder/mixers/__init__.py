@@ -1,0 +1,1 @@
+"""How places exchange information: one file per mixer."""

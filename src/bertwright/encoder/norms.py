@@ -1,0 +1,72 @@
+"""Normalisation, and where in a block it stands."""
+
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from bertwright.axes import Choice
+from bertwright.encoder.roles import Role
+
+
+class Norm(Choice):
+    """The axis. ``placement`` post is the original Transformer, x = norm(x + f(x)); pre is
+    x + f(norm(x)) with one more norm after the last block. ``skip_first`` leaves out the very
+    first norm of a pre-norm stack whose embeddings are normalised already (Warner et al. 2024)."""
+
+    epsilon: float = 1e-12
+    placement: Literal["post", "pre"] = "post"
+    skip_first: bool = False
+
+    def build(self, width: int) -> nn.Module:
+        """A module that normalises the last axis, of the given width."""
+        raise TypeError(f"{type(self).__name__} is an axis, not a norm")
+
+
+class LayerNormChoice(Norm):
+    """Subtract the mean, divide by the deviation, gain and (optionally) bias (Ba et al. 2016)."""
+
+    kind: Literal["layernorm"] = "layernorm"
+    bias: bool = True
+
+    def build(self, width: int) -> nn.Module:
+        return LayerNorm(width, self.epsilon, self.bias)
+
+
+class RMSNormChoice(Norm):
+    """Divide by the root mean square; gain, no bias (Zhang and Sennrich 2019)."""
+
+    kind: Literal["rmsnorm"] = "rmsnorm"
+
+    def build(self, width: int) -> nn.Module:
+        return RMSNorm(width, self.epsilon)
+
+
+class LayerNorm(nn.Module):
+    """Layer normalisation; statistics are taken in float32 whatever the dtype of the states."""
+
+    parameter_roles: ClassVar[dict[str, Role]] = {"weight": Role("norm"), "bias": Role("norm")}
+
+    def __init__(self, width: int, epsilon: float, bias: bool) -> None:
+        super().__init__()
+        self.epsilon = epsilon
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.epsilon)
+
+
+class RMSNorm(nn.Module):
+    """Root-mean-square normalisation."""
+
+    parameter_roles: ClassVar[dict[str, Role]] = {"weight": Role("norm")}
+
+    def __init__(self, width: int, epsilon: float) -> None:
+        super().__init__()
+        self.epsilon = epsilon
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.weight.shape, self.weight, self.epsilon)

@@ -1,0 +1,57 @@
+"""What a parameter is for: the one thing that weight decay, Muon, layer-wise rates and reports ask."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import nn
+
+Kind = Literal["matrix", "bias", "norm", "table", "gate"]
+
+
+@dataclass(frozen=True)
+class Role:
+    """The role of one parameter.
+
+    ``parts`` says how many canonical matrices are stored in it, one above the other (a fused
+    query-key-value projection has three); ``residual`` marks the matrices that write to the
+    residual stream; ``depth`` is the index of the block, None outside the blocks.
+    """
+
+    kind: Kind
+    parts: int = 1
+    residual: bool = False
+    depth: int | None = None
+
+
+LINEAR = {"weight": Role("matrix"), "bias": Role("bias")}
+TABLE = {"weight": Role("table")}
+
+
+def roles(module: nn.Module) -> dict[str, Role]:
+    """The role of every parameter of a module, by the names of ``named_parameters()``.
+
+    A module class states the roles of its parameters in ``parameter_roles``, where dotted names
+    reach into children; what an outer module states wins. A parameter without a role is an error
+    of ours.
+    """
+    found: dict[str, Role] = {}
+    for prefix, child in module.named_modules():
+        for name, role in _stated(child).items():
+            found.setdefault(f"{prefix}.{name}" if prefix else name, role)
+    return {name: _with_depth(name, found[name]) for name, _ in module.named_parameters()}
+
+
+def _stated(module: nn.Module) -> dict[str, Role]:
+    if isinstance(module, nn.Linear):
+        return LINEAR
+    if isinstance(module, nn.Embedding):
+        return TABLE
+    return getattr(module, "parameter_roles", {})
+
+
+def _with_depth(name: str, role: Role) -> Role:
+    parts = name.split(".")
+    if "blocks" not in parts:
+        return role
+    depth = int(parts[parts.index("blocks") + 1])
+    return Role(role.kind, role.parts, role.residual, depth)

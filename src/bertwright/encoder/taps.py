@@ -1,0 +1,96 @@
+"""Every intermediate value has a name, and can be read or replaced by it.
+
+Modules offer their values under names such as ``blocks.3.attention.weights``; whoever wants them
+asks with a pattern (``blocks.*.attention.weights``). When nobody listens, modules are handed None
+and do nothing at all. The names are public API; docs/architecture.md has the table.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+
+from torch import Tensor
+
+Replacement = Callable[[Tensor], Tensor]
+
+
+class Taps:
+    """The patterns that someone listens to, and what happens to a value that matches.
+
+    A value is first replaced, in the order in which the replacements were asked for, then
+    recorded: a recording shows what everything downstream reads.
+    """
+
+    def __init__(self) -> None:
+        self._recordings: list[tuple[str, dict[str, Tensor], bool]] = []
+        self._replacements: list[tuple[str, Replacement]] = []
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody listens."""
+        return not self._recordings and not self._replacements
+
+    @contextmanager
+    def record(self, *patterns: str, gradients: bool = False) -> Iterator[dict[str, Tensor]]:
+        """Collect the values whose names match, detached unless ``gradients`` is set."""
+        values: dict[str, Tensor] = {}
+        entries = [(pattern, values, gradients) for pattern in patterns]
+        self._recordings += entries
+        try:
+            yield values
+        finally:
+            for entry in entries:
+                self._recordings.remove(entry)
+
+    @contextmanager
+    def replace(self, pattern: str, function: Replacement) -> Iterator[None]:
+        """Put ``function(value)`` in the place of every value whose name matches."""
+        entry = (pattern, function)
+        self._replacements.append(entry)
+        try:
+            yield
+        finally:
+            self._replacements.remove(entry)
+
+    def wants(self, name: str) -> bool:
+        """Whether anyone listens to a name."""
+        patterns = [p for p, *_ in self._recordings] + [p for p, _ in self._replacements]
+        return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+    def pass_by(self, name: str, value: Tensor) -> Tensor:
+        """Offer a value under its name; use what comes back."""
+        for pattern, function in self._replacements:
+            if fnmatchcase(name, pattern):
+                value = function(value)
+        for pattern, values, gradients in self._recordings:
+            if fnmatchcase(name, pattern):
+                values[name] = value if gradients else value.detach()
+        return value
+
+
+class Site:
+    """A place in the model from which names are spelled: the taps and a prefix."""
+
+    def __init__(self, taps: Taps, prefix: str = "") -> None:
+        self._taps, self._prefix = taps, prefix
+
+    def within(self, name: str) -> "Site":
+        """The site of a part of this one."""
+        return Site(self._taps, f"{self._prefix}{name}.")
+
+    def wants(self, *names: str) -> bool:
+        """Whether anyone listens to one of the names."""
+        return any(self._taps.wants(self._prefix + name) for name in names)
+
+    def __call__(self, name: str, value: Tensor) -> Tensor:
+        return self._taps.pass_by(self._prefix + name, value)
+
+
+def tap(site: Site | None, name: str, value: Tensor) -> Tensor:
+    """Offer a value where someone may listen."""
+    return value if site is None else site(name, value)
+
+
+def inside(site: Site | None, name: str) -> Site | None:
+    """The site of a part, or nothing where nobody listens."""
+    return None if site is None else site.within(name)

@@ -1,0 +1,141 @@
+"""Who may see whom, as a rule over coordinates.
+
+A rule is a function of the coordinates of a query and of a key. Rules compose with ``&`` and ``|``.
+Padding is never seen, whatever the rule. A kernel gets the rule evaluated as little as it can be:
+nothing at all where everyone sees everyone, a flag for plain causal rows, a dense mask otherwise.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from bertwright.axes import Choice
+from bertwright.encoder.stream import Coordinates
+
+
+class Visibility(Choice):
+    """The axis: a rule ``visible(query, key)``."""
+
+    def visible(self, query: Coordinates, key: Coordinates) -> Tensor:
+        """Whether query places may see key places; both sides broadcast to (B, L, L), bool."""
+        raise TypeError(f"{type(self).__name__} is an axis, not a rule")
+
+    def __and__(self, other: "Visibility") -> "Visibility":
+        return Both(rules=(*_members(self, Both), *_members(other, Both))).simplest()
+
+    def __or__(self, other: "Visibility") -> "Visibility":
+        return Either(rules=(*_members(self, Either), *_members(other, Either)))
+
+
+class Bidirectional(Visibility):
+    """Every place sees every place."""
+
+    kind: Literal["bidirectional"] = "bidirectional"
+
+    def visible(self, query: Coordinates, key: Coordinates) -> Tensor:
+        return torch.ones_like(query.place >= key.place)
+
+
+class Causal(Visibility):
+    """A place sees itself and what stands before it in the row."""
+
+    kind: Literal["causal"] = "causal"
+
+    def visible(self, query: Coordinates, key: Coordinates) -> Tensor:
+        return key.place <= query.place
+
+
+class Window(Visibility):
+    """A place sees ``size`` places to each side (sliding window; Beltagy 2020)."""
+
+    kind: Literal["window"] = "window"
+    size: int
+
+    def visible(self, query: Coordinates, key: Coordinates) -> Tensor:
+        return (query.place - key.place).abs() <= self.size
+
+
+class SameDocument(Visibility):
+    """A place sees its own document only: packed rows do not leak."""
+
+    kind: Literal["document"] = "document"
+
+    def visible(self, query: Coordinates, key: Coordinates) -> Tensor:
+        if query.document is None or key.document is None:
+            return torch.ones_like(query.place >= key.place)
+        return query.document == key.document
+
+
+class Both(Visibility):
+    """All of several rules allow it."""
+
+    kind: Literal["and"] = "and"
+    rules: tuple[Visibility, ...]
+
+    def visible(self, query: Coordinates, key: Coordinates) -> Tensor:
+        seen = self.rules[0].visible(query, key)
+        for rule in self.rules[1:]:
+            seen = seen & rule.visible(query, key)
+        return seen
+
+    def simplest(self) -> Visibility:
+        """Without rules that hide nothing, and without repetition."""
+        rules = tuple(dict.fromkeys(r for r in self.rules if not isinstance(r, Bidirectional)))
+        if not rules:
+            return Bidirectional()
+        return rules[0] if len(rules) == 1 else Both(rules=rules)
+
+
+class Either(Visibility):
+    """One of several rules allows it."""
+
+    kind: Literal["or"] = "or"
+    rules: tuple[Visibility, ...]
+
+    def visible(self, query: Coordinates, key: Coordinates) -> Tensor:
+        seen = self.rules[0].visible(query, key)
+        for rule in self.rules[1:]:
+            seen = seen | rule.visible(query, key)
+        return seen
+
+
+@dataclass(frozen=True)
+class View:
+    """A rule evaluated for one batch.
+
+    ``shape`` says how: ``all`` (nothing is hidden), ``causal`` (plain causal rows), ``documents``
+    (contiguous documents, bidirectional) or ``mask``. ``mask`` (B, 1, L, L) bool is True where a
+    key is seen; a row that sees nothing is True throughout there and marked in ``blind``
+    (B, 1, L, 1), so that no kernel meets an empty softmax. ``document`` (B, L) is kept for kernels
+    that lay documents out by length.
+    """
+
+    shape: Literal["all", "causal", "documents", "mask"]
+    mask: Tensor | None = None
+    blind: Tensor | None = None
+    document: Tensor | None = None
+
+
+def view(rule: Visibility, coordinates: Coordinates) -> View:
+    """Evaluate a rule for a batch, as little as it allows."""
+    document = coordinates.document
+    members = _members(rule, Both)
+    if document is None:
+        members = tuple(r for r in members if not isinstance(r, SameDocument))
+        if all(isinstance(r, Bidirectional) for r in members):
+            return View("all")
+        if all(isinstance(r, Bidirectional | Causal) for r in members):
+            return View("causal")
+    seen = rule.visible(coordinates.queries(), coordinates.keys())
+    if document is not None:
+        seen = seen & (document >= 0)[:, None, :]
+    blind = ~seen.any(-1, keepdim=True)
+    isolating = all(isinstance(r, SameDocument | Bidirectional) for r in members)
+    shape = "documents" if isolating and SameDocument() in members else "mask"
+    return View(shape, (seen | blind)[:, None], blind[:, None], document)
+
+
+def _members(rule: Visibility, kind: Any) -> tuple[Visibility, ...]:
+    return rule.rules if isinstance(rule, kind) else (rule,)

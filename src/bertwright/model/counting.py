@@ -1,0 +1,124 @@
+"""How many parameters, how much arithmetic, how much memory, and what the published training costs.
+
+Floating-point operations are those that the result needs: a multiplication and an addition count
+two, the vocabulary is paid for the asked places only, lookups and pointwise work not at all.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from bertwright.encoder.depth import Depth
+from bertwright.encoder.encoder import EncoderChoice
+from bertwright.encoder.mixers.attention import AttentionChoice
+from bertwright.model.model import Model
+from bertwright.objectives.causal import Causal
+from bertwright.objectives.masked import Masked
+from bertwright.recipes import Recipe
+
+BACKWARD_AND_FORWARD = 3
+"""A training step costs three times its forward pass: two products go back for each one there."""
+
+
+def parameters_by_part(recipe: Recipe, vocabulary_size: int | None = None) -> dict[str, int]:
+    """The number of parameters of every part, a shared storage counted once."""
+    size = vocabulary_size or recipe.text.tokenizer.size
+    with torch.device("meta"):
+        model = Model(recipe, size)
+    parts = {
+        "embeddings": model.encoder.embeddings,
+        "blocks": model.encoder.blocks,
+        "last_norm": model.encoder.norm,
+        "output": model.output or nn.Identity(),
+        **{f"head_{name}": head for name, head in model.heads.items()},
+    }
+    counted = {name: _count(part) for name, part in parts.items()}
+    return {name: number for name, number in counted.items() if number}
+
+
+def _count(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """Floating-point operations of a forward pass, per token."""
+
+    width: float
+    """Products with weights: grows with the width squared, not with the length."""
+    length: float
+    """Scores and weighted sums of attention: grows with the length."""
+    vocabulary: float
+    """Output transform and vocabulary, at the asked places."""
+
+    @property
+    def forward(self) -> float:
+        return self.width + self.length + self.vocabulary
+
+    @property
+    def training(self) -> float:
+        return BACKWARD_AND_FORWARD * self.forward
+
+
+def arithmetic(recipe: Recipe, phase: int = 0, vocabulary_size: int | None = None) -> Arithmetic:
+    """The operations per token of one phase of a recipe."""
+    encoder, length = recipe.encoder, recipe.assembly_of(phase).length
+    size = vocabulary_size or recipe.text.tokenizer.size
+    mixing, inner = _sublayers(encoder.depth)
+    width = encoder.width
+    gates = 3 if encoder.feed_forward.gated else 2
+    products = mixing * 8 * width**2 + inner * 2 * gates * width * encoder.feed_forward.inner(width)
+    if encoder.table_width != width:
+        products += 2 * encoder.table_width * width
+    transform = 2 * width * encoder.table_width if recipe.output.transform else 0
+    asked = _asked_share(recipe, phase, length)
+    attention = mixing * 4 * length * width if isinstance(encoder.mixer, AttentionChoice) else 0.0
+    return Arithmetic(products, attention, asked * (transform + 2 * encoder.table_width * size))
+
+
+def _sublayers(depth: Depth) -> tuple[int, int]:
+    letters = "".join(depth.orders())
+    return letters.count("s"), letters.count("f")
+
+
+def _asked_share(recipe: Recipe, phase: int, length: int) -> float:
+    """Questions to the vocabulary per token."""
+    share = 0.0
+    for objective in recipe.objectives_of(phase).values():
+        if isinstance(objective, Masked):
+            share += objective.selection.rate.at(0.5)
+        elif isinstance(objective, Causal):
+            share += 1.0 if objective.targets is None else objective.targets / length
+    return share
+
+
+def training_arithmetic(recipe: Recipe, vocabulary_size: int | None = None) -> float:
+    """The operations of the whole training that the recipe describes."""
+    total_share = sum(phase.share for phase in recipe.phases)
+    total = 0.0
+    for number, phase in enumerate(recipe.phases):
+        steps = recipe.steps * phase.share / total_share
+        tokens = steps * recipe.batch_tokens_of(number).at(0.5)
+        total += tokens * arithmetic(recipe, number, vocabulary_size).training
+    return total
+
+
+def training_memory(recipe: Recipe, vocabulary_size: int | None = None) -> int:
+    """Bytes for parameters, gradients, two moments and the activations of one micro-batch."""
+    number = sum(parameters_by_part(recipe, vocabulary_size).values())
+    per_parameter = 16 if recipe.precision == "float32" else 12 + 4
+    tokens = recipe.micro_batch_tokens or int(recipe.batch_tokens.at(1.0))
+    length = max(recipe.assembly_of(n).length for n in range(len(recipe.phases)))
+    element = 4 if recipe.precision == "float32" else 2
+    return number * per_parameter + tokens * _activations(recipe.encoder, length) * element
+
+
+def _activations(encoder: EncoderChoice, length: int) -> int:
+    """Numbers kept for the way back, per token."""
+    mixing, inner = _sublayers(encoder.depth)
+    width = encoder.width
+    mixer = encoder.mixer
+    heads = mixer.num_heads(width) if isinstance(mixer, AttentionChoice) else 1
+    wide = encoder.feed_forward.inner(width) * (3 if encoder.feed_forward.gated else 2)
+    return mixing * (7 * width + 2 * heads * length) + inner * (3 * width + wide)

@@ -1,0 +1,142 @@
+"""The encoder and the heads of a recipe."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bertwright.encoder.encoder import Encoder
+from bertwright.encoder.initialisation import initialise
+from bertwright.encoder.kernels.noise import Noise
+from bertwright.encoder.stream import Coordinates
+from bertwright.encoder.visibility import Visibility
+from bertwright.examples.batches import Batch
+from bertwright.examples.questions import Question
+from bertwright.objectives.objective import Asked, Loss, Objective, visibility_of
+from bertwright.objectives.output import Output
+from bertwright.recipes import Recipe
+
+
+class TensorBatch:
+    """A batch on the device: pieces (B, L) int64, coordinates, and what is asked."""
+
+    def __init__(self, batch: Batch, device: torch.device | str = "cpu") -> None:
+        self.pieces = torch.from_numpy(batch.pieces).to(device, torch.int64)
+        self.coordinates = tensor_coordinates(batch, self.pieces)
+        self.questions = {name: _asked(q, device) for name, q in batch.questions.items()}
+        self.num_tokens = batch.num_tokens
+        self.first_row = batch.first_row
+
+
+def tensor_coordinates(batch: Batch, pieces: Tensor) -> Coordinates:
+    """The coordinates that an encoder reads, on the device of the pieces."""
+
+    def moved(values: NDArray[np.int32] | None) -> Tensor | None:
+        return None if values is None else torch.from_numpy(values).to(pieces.device, torch.int64)
+
+    own = batch.coordinates
+    return replace(
+        Coordinates.plain(pieces),
+        position=moved(own.position),
+        segment=moved(own.segment),
+        document=moved(own.document),
+    )
+
+
+def _asked(question: Question, device: torch.device | str) -> Asked:
+    weight = question.weight
+    whole = bool((weight == 1.0).all())
+    return Asked(
+        torch.from_numpy(question.where).to(device),
+        torch.from_numpy(question.target).to(device),
+        None if whole else torch.from_numpy(weight).to(device),
+        float(weight.sum()),
+    )
+
+
+class Model(nn.Module):
+    """An encoder, an output over the vocabulary where a question needs one, and the heads of the
+    objectives that have one, by the objective's name."""
+
+    def __init__(self, recipe: Recipe, vocabulary_size: int) -> None:
+        super().__init__()
+        self.recipe = recipe
+        self.vocabulary_size = vocabulary_size
+        self.encoder: Encoder = recipe.encoder.build(vocabulary_size)
+        names_pieces = any(o.names_pieces for o in recipe.objectives.values())
+        self.output: Output | None = (
+            recipe.output.build(recipe.encoder, vocabulary_size) if names_pieces else None
+        )
+        heads = {name: o.head(recipe.encoder) for name, o in recipe.objectives.items()}
+        self.heads = nn.ModuleDict({n: head for n, head in heads.items() if head is not None})
+
+    @staticmethod
+    def build(recipe: Recipe, vocabulary_size: int) -> "Model":
+        """A model with its parameters drawn from the recipe's seed."""
+        model = Model(recipe, vocabulary_size)
+        initialise(model, recipe.encoder.initialisation, recipe.seed)
+        return model
+
+    @property
+    def embedding(self) -> Tensor:
+        """The table of pieces (V, E)."""
+        return self.encoder.embeddings.pieces.weight
+
+    def losses(
+        self,
+        batch: TensorBatch,
+        objectives: Mapping[str, Objective],
+        noise: Noise | None = None,
+    ) -> dict[str, Loss]:
+        """One loss for every question of the batch, all answered in one pass."""
+        rule = self.encoder.rule & visibility_of(list(objectives.values()))
+        states = self.encoder(batch.pieces, batch.coordinates, rule, noise)
+        return {
+            name: objectives[name].answer(
+                states,
+                asked,
+                self.output,
+                self.embedding,
+                self.heads[name] if name in self.heads else None,
+            )
+            for name, asked in batch.questions.items()
+        }
+
+    def forward(
+        self,
+        pieces: Tensor,
+        coordinates: Coordinates | None = None,
+        rule: Visibility | None = None,
+        stop_after: int | None = None,
+    ) -> Tensor:
+        """pieces (B, L) int64 to states (B, L, D)."""
+        states: Tensor = self.encoder(pieces, coordinates, rule, stop_after=stop_after)
+        return states
+
+    def logits(self, states: Tensor) -> Tensor:
+        """states (M, D) to logits over the vocabulary (M, V)."""
+        assert self.output is not None, "this recipe has no output over the vocabulary"
+        return self.output.logits(states, self.embedding)
+
+    def record(
+        self, *patterns: str, gradients: bool = False
+    ) -> AbstractContextManager[dict[str, Tensor]]:
+        """Collect values by name; see ``Encoder.record``."""
+        return self.encoder.record(*patterns, gradients=gradients)
+
+    def replace(
+        self, pattern: str, function: Callable[[Tensor], Tensor]
+    ) -> AbstractContextManager[Any]:
+        """Replace values by name; see ``Encoder.replace``."""
+        return self.encoder.replace(pattern, function)
+
+    def compile_parts(self) -> None:
+        """Compile what repays it: the block, the joining of embeddings, the output."""
+        self.encoder.compile_parts()
+        if self.output is not None:
+            self.output.compile_parts()

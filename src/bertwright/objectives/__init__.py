@@ -1,0 +1,1 @@
+"""Questions asked of a text: one file each."""

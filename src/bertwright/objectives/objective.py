@@ -1,0 +1,106 @@
+"""What an objective is: a question asked of a text, who answers it, and how the answer is scored."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bertwright.axes import Choice
+from bertwright.encoder.encoder import EncoderChoice
+from bertwright.encoder.visibility import Bidirectional, Visibility
+from bertwright.examples.coordinates import Rows
+from bertwright.examples.questions import Question
+from bertwright.schedules import Constant, Value
+from bertwright.text.tokenizers import Specials
+
+from .output import Output
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Where in a training run a question is asked.
+
+    ``index`` and ``epoch``, both (B,) int64, say which rows these are: whatever is drawn at random
+    is a function of the seed and of them.
+    """
+
+    seed: int
+    index: NDArray[np.int64]
+    epoch: NDArray[np.int64]
+    specials: Specials
+    vocabulary_size: int
+    progress: float = 0.0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question on the device: where (M,) int64 flat places, target (M,) int64, weight (M,)
+    float32 or None where every weight is 1, and the sum of the weights."""
+
+    where: Tensor
+    target: Tensor
+    weight: Tensor | None
+    count: float
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss on its way to the one place that divides: its sum (0-d float32, differentiable), the
+    number of questions, and the number of right answers (0-d)."""
+
+    sum: Tensor
+    count: float
+    correct: Tensor
+
+
+class Objective(Choice):
+    """The axis. ``weight`` scales the mean loss where several questions are asked at once."""
+
+    weight: Value = Constant(value=1.0)
+
+    visibility: ClassVar[Visibility] = Bidirectional()
+    """Who may see whom while this question is asked, beside the encoder's own rule."""
+
+    names_pieces: ClassVar[bool] = False
+    """Whether the answer is a piece, given by the model's output module."""
+
+    def ask(self, rows: Rows, asking: Asking) -> tuple[NDArray[np.int32], Question]:
+        """Hide or alter pieces, and say what is asked where."""
+        raise TypeError(f"{type(self).__name__} is an axis, not an objective")
+
+    def head(self, encoder: EncoderChoice) -> nn.Module | None:
+        """The module of this objective's own that answers, if it has one."""
+        return None
+
+    def answer(
+        self,
+        states: Tensor,
+        asked: Asked,
+        output: Output | None,
+        embedding: Tensor,
+        head: nn.Module | None,
+    ) -> Loss:
+        """Answer and score: states (B, L, D), embedding (V, E) the table of pieces."""
+        raise TypeError(f"{type(self).__name__} is an axis, not an objective")
+
+
+def named_piece_loss(
+    states: Tensor, asked: Asked, output: Output | None, embedding: Tensor, shift: int = 0
+) -> Loss:
+    """The loss of naming pieces from the states ``shift`` places before the asked ones."""
+    assert output is not None, "an objective that names pieces is built with an output"
+    chosen = states.flatten(0, 1).index_select(0, asked.where - shift)
+    loss, correct = output.loss(chosen, embedding, asked.target, asked.weight)
+    return Loss(loss, asked.count, correct)
+
+
+def visibility_of(objectives: Sequence[Objective]) -> Visibility:
+    """What all objectives that share a pass agree on; ValueError where they contradict."""
+    rules = {objective.visibility for objective in objectives}
+    if len(rules) > 1:
+        kinds = ", ".join(sorted(o.kind for o in objectives))  # type: ignore[attr-defined]
+        raise ValueError(f"objectives {kinds} see the text differently: ask them in phases apart")
+    return next(iter(rules), Bidirectional())

@@ -1,0 +1,140 @@
+"""From files and overrides to one resolved recipe.
+
+Mappings merge key by key; a mapping whose ``kind`` changes is replaced whole; ``null`` removes;
+lists are replaced.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib import resources, util
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from bertwright.axes import did_you_mean, explain
+from bertwright.errors import UserError
+
+Model = TypeVar("Model", bound=BaseModel)
+Mapped = dict[str, Any]
+
+
+def recipe_names() -> list[str]:
+    """Every system in every size."""
+    return [f"{system}-{size}" for system in systems() for size in _sizes()]
+
+
+def systems() -> list[str]:
+    """The systems that have a file."""
+    folder = resources.files("bertwright.recipes")
+    names = (Path(f.name) for f in folder.iterdir() if f.name.endswith(".yaml"))
+    return sorted(n.stem for n in names if n.stem != "sizes")
+
+
+def resolve(name: str | Path, overrides: Iterable[str], model: type[Model]) -> Model:
+    """Read a recipe by name or file, apply its size and the overrides, and check it."""
+    stated = read(name)
+    for override in overrides:
+        stated = merged(stated, _parsed(override))
+    try:
+        return model.model_validate(stated)
+    except ValidationError as error:
+        raise explain(error, f"recipe {name}", model) from error
+
+
+def read(name: str | Path) -> Mapped:
+    """A recipe as plain data, parents and size merged in."""
+    if isinstance(name, Path) or str(name).endswith((".yaml", ".yml")) or "/" in str(name):
+        return _with_parent(_from_file(Path(name)), Path(name))
+    system, _, size = name.rpartition("-")
+    if name in systems():
+        system, size = name, ""
+    elif system not in systems() or size not in _sizes():
+        raise UserError(f"there is no recipe {name!r}{did_you_mean(str(name), recipe_names())}")
+    return {**merged(_system(system), _sizes().get(size, {})), "name": name}
+
+
+def merged(parent: Mapping[str, Any], child: Mapping[str, Any]) -> Mapped:
+    """The parent with what the child states."""
+    result = dict(parent)
+    for name, value in child.items():
+        old = result.get(name)
+        if value is None and name in result and isinstance(old, Mapping):
+            del result[name]
+        elif isinstance(value, Mapping) and isinstance(old, Mapping):
+            changed = "kind" in value and value["kind"] != old.get("kind", value["kind"])
+            result[name] = dict(value) if changed else merged(old, value)
+        else:
+            result[name] = value
+    return result
+
+
+def import_plugin(path: Path) -> None:
+    """Run a user's file, so that the choices it defines are known."""
+    if not path.is_file():
+        raise UserError(f"--plugin {path}: there is no such file")
+    spec = util.spec_from_file_location(f"bertwright_plugin_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    spec.loader.exec_module(util.module_from_spec(spec))
+
+
+def _parsed(override: str) -> Mapped:
+    path, equals, text = override.partition("=")
+    if not equals or not path:
+        raise UserError(f"{override!r} is not of the form key.path=value")
+    try:
+        value = yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        raise UserError(f"{override!r}: the value is not YAML ({error})") from error
+    for part in reversed(path.split(".")):
+        value = {part: value}
+    return value
+
+
+@cache
+def _system(name: str) -> Mapped:
+    text = (resources.files("bertwright.recipes") / f"{name}.yaml").read_text(encoding="utf-8")
+    return _with_parent(yaml.load(text, Loader=_Loader), Path(f"{name}.yaml"))
+
+
+@cache
+def _sizes() -> Mapped:
+    text = (resources.files("bertwright.recipes") / "sizes.yaml").read_text(encoding="utf-8")
+    return yaml.load(text, Loader=_Loader)
+
+
+def _from_file(path: Path) -> Mapped:
+    try:
+        stated = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+    except FileNotFoundError as error:
+        raise UserError(f"there is no recipe file {path}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not YAML: {error}") from error
+    if not isinstance(stated, dict):
+        raise UserError(f"{path} must hold a mapping of keys to choices")
+    return {"name": path.stem, **stated}
+
+
+def _with_parent(stated: Mapped, path: Path) -> Mapped:
+    parent = stated.pop("extends", None) if "extends" in stated else None
+    if parent is None:
+        return stated
+    beside = path.parent / str(parent)
+    return merged(read(beside if beside.suffix and beside.is_file() else parent), stated)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which 1e-3 is a number, as everyone who writes it means."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(
+        r"^[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)$|^[-+]?\.[0-9_]+$"
+        r"|^[-+]?[0-9][0-9_]*\.[0-9_]*$"
+    ),
+    list("-+0123456789."),
+)

@@ -1,0 +1,145 @@
+"""What a recipe is: one choice on every axis, and the order of events."""
+
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import yaml
+from pydantic import Field, field_validator, model_validator
+
+import bertwright.objectives.causal
+import bertwright.objectives.masked
+import bertwright.objectives.next_sentence  # noqa: F401
+from bertwright.axes import Precision, Settings
+from bertwright.encoder.encoder import EncoderChoice
+from bertwright.encoder.positions import Learned
+from bertwright.examples.assembly import Assembly, SegmentPair, SentencePair
+from bertwright.objectives.objective import Objective, visibility_of
+from bertwright.objectives.output import OutputChoice, Tied
+from bertwright.recipes.loading import merged, resolve
+from bertwright.schedules import Constant, Value, Warmup
+from bertwright.text.tokenizers import TokenizerChoice
+from bertwright.training.optimisers.adam import AdamW
+from bertwright.training.optimisers.optimiser import Optimiser
+
+
+class Text(Settings):
+    """What text becomes before it is assembled."""
+
+    tokenizer: TokenizerChoice
+
+
+class Phase(Settings):
+    """A stretch of training.
+
+    ``share`` is its part of the steps, or of the time. ``length`` and ``batch_tokens`` replace the
+    recipe's. ``objectives`` names the questions that are asked, each with settings that change for
+    this phase; None asks all of the recipe's as they are.
+    """
+
+    share: float = Field(default=1.0, gt=0)
+    length: int | None = Field(default=None, ge=8)
+    batch_tokens: Value | None = None
+    objectives: dict[str, dict[str, Any]] | None = None
+
+
+class Recipe(Settings):
+    """A point on the axes. Every file states only what it changes; this is what results."""
+
+    name: str
+    source: str = ""
+    text: Text
+    assembly: Assembly
+    encoder: EncoderChoice = EncoderChoice()
+    output: OutputChoice = Tied()
+    objectives: dict[str, Objective]
+    phases: tuple[Phase, ...] = (Phase(),)
+
+    optimiser: Optimiser = AdamW()
+    schedule: Value = Warmup()
+    batch_tokens: Value = Constant(value=4096)
+    micro_batch_tokens: int | None = Field(default=None, ge=8)
+    clip: float | None = Field(default=1.0, gt=0)
+    precision: Precision = "bf16"
+    compile: Literal["auto", True, False] = "auto"
+
+    steps: int = Field(default=10_000, ge=1)
+    seed: int = Field(default=0, ge=0)
+    checkpoint_every: int | None = Field(default=None, ge=1)
+    evaluate_every: int | None = Field(default=None, ge=1)
+
+    @staticmethod
+    def load(name: str | Path, *overrides: str) -> "Recipe":
+        """A recipe by its name or its YAML file, with ``key.path=value`` overrides.
+
+        Errors: UserError that names the key and, where one is near, what was probably meant.
+        """
+        return resolve(name, overrides, Recipe)
+
+    @field_validator("objectives", mode="before")
+    @classmethod
+    def _kind_is_name(cls, objectives: Any) -> Any:
+        if not isinstance(objectives, dict):
+            return objectives
+        asked = {name: s for name, s in objectives.items() if s is not None}
+        return {
+            name: {"kind": name, **settings} if isinstance(settings, dict) else settings
+            for name, settings in asked.items()
+        }
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Self:
+        for number in range(len(self.phases)):
+            self._check_phase(number)
+        return self
+
+    def _check_phase(self, number: int) -> None:
+        asked = self.objectives_of(number)
+        if not asked:
+            raise ValueError(f"phases.{number} asks no question: name one of its objectives")
+        visibility_of(list(asked.values()))
+        positions, length = self.encoder.positions, self.assembly_of(number).length
+        if isinstance(positions, Learned) and length > positions.size:
+            raise ValueError(
+                f"phases.{number}: a length of {length} is more than encoder.positions.size "
+                f"({positions.size})"
+            )
+        if "next-sentence" in asked and not isinstance(self.assembly, SegmentPair | SentencePair):
+            raise ValueError(
+                f"objectives.next-sentence needs pairs: assembly.kind must be segment-pair or "
+                f"sentence-pair, not {self.assembly.kind}"  # type: ignore[attr-defined]
+            )
+
+    def objectives_of(self, phase: int) -> dict[str, Objective]:
+        """The questions that a phase asks, with its settings."""
+        chosen = self.phases[phase].objectives
+        if chosen is None:
+            return self.objectives
+        unknown = sorted(set(chosen) - set(self.objectives))
+        if unknown:
+            raise ValueError(f"phases.{phase}.objectives.{unknown[0]} is not one of objectives")
+        return {
+            name: Objective.choose(
+                merged(self.objectives[name].model_dump(mode="json", by_alias=True), settings)
+            )
+            for name, settings in chosen.items()
+        }
+
+    def assembly_of(self, phase: int) -> Assembly:
+        """The assembly of a phase, at its length."""
+        length = self.phases[phase].length
+        return self.assembly if length is None else self.assembly.model_copy(
+            update={"length": length}
+        )
+
+    def batch_tokens_of(self, phase: int) -> Value:
+        """The tokens of a step in a phase."""
+        own = self.phases[phase].batch_tokens
+        return self.batch_tokens if own is None else own
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data: what a model folder stores."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    def as_yaml(self) -> str:
+        """The fully resolved recipe; reading it back gives an equal one."""
+        return yaml.safe_dump(self.as_dict(), sort_keys=False, allow_unicode=True)
