@@ -1,0 +1,21 @@
+"""Assembly: the stream of pieces becomes rows.
+
+Reading order: ``source`` (the axis), ``chunks`` (how whole sentences fill rows), ``layout`` (how a
+stretch of the stream lies in a row), then one file per way of cutting: ``packed``, ``sentences``,
+``pairs``.
+"""
+
+from bertwright.examples.assembly.packed import Packed
+from bertwright.examples.assembly.pairs import SegmentPair, SentencePair
+from bertwright.examples.assembly.sentences import DocSentences, FullSentences
+from bertwright.examples.assembly.source import Assembly, RowSource
+
+__all__ = [
+    "Assembly",
+    "DocSentences",
+    "FullSentences",
+    "Packed",
+    "RowSource",
+    "SegmentPair",
+    "SentencePair",
+]

@@ -1,0 +1,122 @@
+"""Layout: how a stretch of the stream lies in a row.
+
+Where a document ends within a row a *joint* of special tokens is inserted: an extra separator where
+documents see each other, an end and a start where they are isolated.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertwright.examples.coordinates import Coordinates, Rows
+from bertwright.text.shards import WordMarks
+
+if TYPE_CHECKING:
+    from bertwright.text.shards import Split
+    from bertwright.text.tokenizers import Specials
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """Rows of ``length`` places: start, text with joints, end, padding."""
+
+    split: "Split"
+    specials: "Specials"
+    length: int
+    isolated: bool
+
+    @property
+    def room(self) -> int:
+        """Places between the start and the end of a row."""
+        return self.length - 2
+
+    @property
+    def joint(self) -> tuple[int, ...]:
+        """What stands between two documents of a row."""
+        return (self.specials.end, self.specials.start) if self.isolated else (self.specials.end,)
+
+    def rows(
+        self, start: NDArray[np.int64], count: NDArray[np.int64], lead: NDArray[np.int64] | int = 0
+    ) -> Rows:
+        """Rows of at most ``count`` pieces (B,) from ``start`` (B,), cut where a row is full.
+
+        No joint stands before a document that begins a row, except the last ``lead`` (B,) tokens
+        of it, for rows that were cut within a joint.
+        """
+        pieces, marks = read(self.split, start, self.room)
+        offset = np.arange(self.room)
+        given = offset < count[:, None]
+        begins = given & (marks & WordMarks.DOCUMENT_START != 0)
+        before = len(self.joint) * np.cumsum(begins, axis=1)
+        missing = before[:, 0] - lead * begins[:, 0]
+        place = 1 + offset + before - missing[:, None]
+        end = 1 + np.minimum(count + before[:, -1] - missing, self.room)
+
+        kept = given & (place <= self.room)
+        text = np.zeros((len(start), self.length), np.bool_)
+        text.ravel()[(place + self.length * np.arange(len(start))[:, None])[kept]] = True
+        shown = np.full(text.shape, self.specials.pad, np.int32)
+        shown[:, 0] = self.specials.start
+        shown[np.arange(len(start)), end] = self.specials.end
+        shown[text] = pieces[kept]
+        heads = self._insert_joints(shown, begins, place)
+        word, sentence = (
+            _indices(text, kept, marks & mark != 0)
+            for mark in (WordMarks.WORD_START, WordMarks.SENTENCE_START)
+        )
+        real = np.arange(self.length) <= end[:, None]
+        position, document = self._isolate(heads, real)
+        return Rows(shown, Coordinates(position, None, document, word, sentence), ~text)
+
+    def _insert_joints(
+        self, shown: NDArray[np.int32], begins: NDArray[np.bool_], place: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Write the joints before the documents; returns where isolated documents begin (B, L)."""
+        heads = np.zeros(shown.shape, np.bool_)
+        heads[:, 0] = True
+        row, offset = np.nonzero(begins)
+        first = place[row, offset] - len(self.joint)
+        for i, piece in enumerate(self.joint):
+            inside = (first + i >= 1) & (first + i <= self.room)
+            shown[row[inside], first[inside] + i] = piece
+            heads[row[inside], first[inside] + i] = piece == self.specials.start
+        return heads
+
+    def _isolate(
+        self, heads: NDArray[np.bool_], real: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int32] | None, NDArray[np.int32]]:
+        """Position and document of every place (B, L)."""
+        document = np.where(real, np.cumsum(heads, axis=1, dtype=np.int32) - 1, np.int32(-1))
+        if not self.isolated:
+            return None, document
+        places = np.arange(self.length, dtype=np.int32)
+        head = np.maximum.accumulate(np.where(heads, places, np.int32(0)), axis=1)
+        return np.where(real, places - head, np.int32(0)), document
+
+
+def read(
+    split: "Split", start: NDArray[np.int64], length: int
+) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+    """``split.gather`` for rows that may reach past the end of the split: there, anything."""
+    within = min(length, split.num_pieces)
+    first = np.minimum(start, split.num_pieces - within)
+    pieces, marks = split.gather(first, within)
+    if within == length and np.array_equal(first, start):
+        return pieces, marks
+    column = np.minimum(np.arange(length) + (start - first)[:, None], within - 1)
+    return np.take_along_axis(pieces, column, axis=1), np.take_along_axis(marks, column, axis=1)
+
+
+def _indices(
+    text: NDArray[np.bool_], kept: NDArray[np.bool_], begins: NDArray[np.bool_]
+) -> NDArray[np.int32]:
+    """The index within its row of the word or sentence of each place (B, L), -1 outside text.
+
+    A row that begins within a word begins with the rest of it as its word 0.
+    """
+    begins[:, 0] = True
+    index = np.full(text.shape, -1, np.int32)
+    index[text] = (np.cumsum(begins, axis=1, dtype=np.int32) - 1)[kept]
+    return index

@@ -1,0 +1,193 @@
+"""Pairs of texts, half of which do not belong together (Devlin et al. 2019).
+
+A chunk of whole sentences is parted at a sentence boundary: A, and the true B. In half of the rows,
+and wherever the chunk is a single sentence, B is instead a random place of another document (of the
+same one if there is no other), long enough to fill the row. The longer of the two is then cut,
+piece by piece at either end, until both fit.
+
+Two deviations make row i of epoch e a pure function of (seed, e, i). Chunks are the same in every
+epoch, and what a random B leaves unused is not put back for the next chunk; since partings and B
+are drawn anew in every epoch, another epoch uses it. And a sentence longer than a row is cut into
+parts that count as sentences, so nothing of it is lost.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from bertwright.examples.assembly.chunks import Units, chain, whole_sentences
+from bertwright.examples.assembly.layout import read
+from bertwright.examples.assembly.source import Assembly, RowSource
+from bertwright.examples.coordinates import Coordinates, Rows
+from bertwright.randomness import Counters, bits, integers, key, uniform
+from bertwright.text.shards import WordMarks
+
+if TYPE_CHECKING:
+    from bertwright.text.shards import Split
+    from bertwright.text.tokenizers import Specials
+
+
+class Pair(Assembly):
+    """[CLS] A [SEP] B [SEP]; ``separators`` is the number of [SEP] between A and B (RoBERTa: 2)."""
+
+    separators: Literal[1, 2] = 1
+
+    @property
+    def room(self) -> int:
+        """Places for the pieces of both texts."""
+        return self.length - 2 - self.separators
+
+
+class SegmentPair(Pair):
+    """Chunks that fill a row, at times a shorter one (BERT's, RoBERTa's SEGMENT-PAIR).
+
+    With probability ``short`` a chunk is filled only to a random length from 2 up.
+    """
+
+    kind: Literal["segment-pair"] = "segment-pair"
+    short: float = Field(default=0.1, ge=0.0, le=1.0)
+
+    def plan(self, split: "Split", specials: "Specials", seed: int) -> RowSource:
+        units = whole_sentences(split, self.room)
+        of, unit = key(seed, "assembly", self.kind), np.arange(len(units.starts))
+        is_short = uniform(key(of, "short"), unit) < self.short
+        target = np.where(is_short, 2 + integers(key(of, "length"), self.room - 1, unit), self.room)
+        reached = np.searchsorted(units.stops, units.starts + target) + 1
+        first = chain(np.minimum(reached, units.after_document()))
+        return _PairRows(self, split, specials, units, np.append(first, len(unit)), target, of)
+
+
+class SentencePair(Pair):
+    """Two natural sentences, however short (RoBERTa's SENTENCE-PAIR)."""
+
+    kind: Literal["sentence-pair"] = "sentence-pair"
+
+    def plan(self, split: "Split", specials: "Specials", seed: int) -> RowSource:
+        units = whole_sentences(split, self.room)
+        of, unit = key(seed, "assembly", self.kind), np.arange(len(units.starts))
+        first = chain(np.minimum(unit + 2, units.after_document()))
+        target = np.zeros_like(unit)  # a random B is one sentence, too
+        return _PairRows(self, split, specials, units, np.append(first, len(unit)), target, of)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Texts:
+    """Stretches of the stream, one a row: where they start and how many pieces they have, (B,)."""
+
+    start: NDArray[np.int64]
+    count: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _PairRows:
+    """``chunks`` (C + 1,): the unit at which each begins; ``target`` (U,): pieces to fill."""
+
+    assembly: Pair
+    split: "Split"
+    specials: "Specials"
+    units: Units
+    chunks: NDArray[np.int64]
+    target: NDArray[np.int64]
+    of: int
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.chunks) - 1
+
+    def rows(self, index: NDArray[np.int64], epoch: Counters) -> Rows:
+        a, b, relation = self._draw(index, epoch)
+        a, b = self._truncate(a, b, index, epoch)
+        return self._lay_out(a, b, relation)
+
+    def _draw(
+        self, index: NDArray[np.int64], epoch: Counters
+    ) -> tuple[_Texts, _Texts, NDArray[np.int64]]:
+        """A, B and their relation, before they are cut to length."""
+        starts, stops = self.units.starts, self.units.stops
+        first, last = self.chunks[index], self.chunks[index + 1] - 1
+        num_units = last - first + 1
+        parting = integers(key(self.of, "part"), np.maximum(num_units - 1, 1), epoch, index)
+        last_of_a = first + parting
+        num_a = stops[last_of_a] - starts[first]
+        is_random = (num_units == 1) | (uniform(key(self.of, "relation"), epoch, index) < 0.5)
+
+        drawn, drawn_last = self._elsewhere(first, self.target[first] - num_a, index, epoch)
+        first_of_b = np.where(is_random, drawn, np.minimum(last_of_a + 1, last))
+        last_of_b = np.where(is_random, drawn_last, last)
+        b = _Texts(starts[first_of_b], stops[last_of_b] - starts[first_of_b])
+        return _Texts(starts[first], num_a), b, is_random.astype(np.int64)
+
+    def _elsewhere(
+        self,
+        unit: NDArray[np.int64],
+        num_wanted: NDArray[np.int64],
+        index: NDArray[np.int64],
+        epoch: Counters,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """First and last unit of a text from another document, filled to a wanted length."""
+        num_documents = self.split.num_documents
+        step = 1 + integers(key(self.of, "document"), max(num_documents - 1, 1), epoch, index)
+        document = (self.units.document[unit] + step) % num_documents
+        begin = np.searchsorted(self.units.document, document)
+        end = np.searchsorted(self.units.document, document, side="right")
+        first = begin + integers(key(self.of, "sentence"), end - begin, epoch, index)
+        wanted = self.units.starts[first] + np.maximum(num_wanted, 1)
+        return first, np.minimum(np.searchsorted(self.units.stops, wanted), end - 1)
+
+    def _truncate(
+        self, a: _Texts, b: _Texts, index: NDArray[np.int64], epoch: Counters
+    ) -> tuple[_Texts, _Texts]:
+        """Cut the longer text, B when they are equal, until both fit."""
+        room = self.assembly.room
+        num_a = np.minimum(a.count, np.maximum(room - b.count, (room + 1) // 2))
+        num_b = np.minimum(b.count, room - num_a)
+        front_a = _heads(a.count - num_a, key(self.of, "front of A"), epoch, index)
+        front_b = _heads(b.count - num_b, key(self.of, "front of B"), epoch, index)
+        return _Texts(a.start + front_a, num_a), _Texts(b.start + front_b, num_b)
+
+    def _lay_out(self, a: _Texts, b: _Texts, relation: NDArray[np.int64]) -> Rows:
+        length, room = self.assembly.length, self.assembly.room
+        place = np.arange(length)
+        start_of_b = 1 + a.count[:, None] + self.assembly.separators
+        end = start_of_b + b.count[:, None]
+        in_a = (place >= 1) & (place <= a.count[:, None])
+        in_b = (place >= start_of_b) & (place < end)
+        text = in_a | in_b
+
+        pieces, marks = read(self.split, np.stack([a.start, b.start], axis=1).ravel(), room)
+        source = np.clip(np.where(in_b, room + place - start_of_b, place - 1), 0, 2 * room - 1)
+        pieces = np.take_along_axis(pieces.reshape(-1, 2 * room), source, axis=1)
+        marks = np.take_along_axis(marks.reshape(-1, 2 * room), source, axis=1)
+
+        shown = np.where(text, pieces, np.int32(self.specials.end))
+        shown[:, 0] = self.specials.start
+        real = place <= end
+        shown[~real] = self.specials.pad
+        begins = (place == 1) | (place == start_of_b)
+        word, sentence = (
+            np.where(text, np.cumsum(begins | (marks & mark != 0) & text, axis=1) - 1, -1)
+            for mark in (WordMarks.WORD_START, WordMarks.SENTENCE_START)
+        )
+        segment = (place > a.count[:, None] + 1) & real
+        coordinates = Coordinates(
+            segment=segment.astype(np.int32),
+            document=np.where(real, np.int32(0), np.int32(-1)),
+            word=word.astype(np.int32),
+            sentence=sentence.astype(np.int32),
+        )
+        return Rows(shown, coordinates, ~text, relation)
+
+
+def _heads(
+    num_tosses: NDArray[np.int64], of: int, epoch: Counters, index: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """How many of ``num_tosses`` (B,) fair coins fall heads."""
+    num_words = int(num_tosses.max(initial=0)) // 64 + 1
+    word = np.arange(num_words)
+    drawn = bits(of, np.reshape(epoch, (-1, 1)), index[:, None], word)
+    tosses = np.unpackbits(drawn.astype("<u8").view(np.uint8), axis=1)
+    counted = np.arange(64 * num_words) < num_tosses[:, None]
+    return (tosses & counted).sum(axis=1, dtype=np.int64)

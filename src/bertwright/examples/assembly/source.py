@@ -1,0 +1,41 @@
+"""The assembly axis, and what every assembly plans."""
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from bertwright.axes import Choice
+from bertwright.examples.coordinates import Rows
+from bertwright.randomness import Counters
+
+if TYPE_CHECKING:
+    from bertwright.text.shards import Split
+    from bertwright.text.tokenizers import Specials
+
+
+class RowSource(Protocol):
+    """Rows by index: the same row whenever, wherever and beside whatever it is asked for."""
+
+    @property
+    def num_rows(self) -> int:
+        """Rows in one epoch."""
+        ...
+
+    def rows(self, index: NDArray[np.int64], epoch: Counters) -> Rows:
+        """Rows ``index`` (B,), each in [0, num_rows), as they are in ``epoch``, a number or (B,).
+
+        A pure function of (seed, epoch, index).
+        """
+        ...
+
+
+class Assembly(Choice):
+    """The axis; every row has exactly ``length`` places, special tokens and padding included."""
+
+    length: int = Field(default=128, ge=8)
+
+    def plan(self, split: "Split", specials: "Specials", seed: int) -> RowSource:
+        """Cut a split into rows, once; what changes from epoch to epoch is drawn from ``seed``."""
+        raise TypeError(f"{type(self).__name__} is an axis, not an assembly")

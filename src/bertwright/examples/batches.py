@@ -1,0 +1,62 @@
+"""Batches: rows of a source, and every question that a step asks of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertwright.examples.assembly import RowSource
+from bertwright.examples.coordinates import Coordinates, Rows
+from bertwright.examples.questions import Question
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """What one process needs for one forward pass.
+
+    - ``pieces``: (B, L) int32, as the encoder sees them
+    - ``questions``: by the name of the objective that asks
+    - ``num_tokens``: real places, special tokens included
+    - ``first_row``: where row 0 stands in the global batch
+    """
+
+    pieces: NDArray[np.int32]
+    coordinates: Coordinates
+    questions: dict[str, Question]
+    num_tokens: int
+    first_row: int = 0
+
+    def achieved_rate(self, name: str) -> float:
+        """The share of real places that a question asks about."""
+        return float(self.questions[name].weight.sum()) / max(self.num_tokens, 1)
+
+
+class Ask(Protocol):
+    """An objective's side of a batch: what it hides in the rows, and what it asks."""
+
+    def __call__(
+        self, rows: Rows, epoch: NDArray[np.int64], index: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int32], Question]:
+        """The pieces to show (B, L), and the question."""
+        ...
+
+
+def make_batch(
+    source: RowSource,
+    index: NDArray[np.int64],
+    epoch: NDArray[np.int64],
+    ask: Mapping[str, Ask],
+    first_row: int = 0,
+) -> Batch:
+    """Rows ``index`` (B,) of a source, each as its ``epoch`` (B,) has it, and the questions.
+
+    Questions are asked in order, and each sees the pieces as the one before has left them.
+    """
+    rows = source.rows(index, epoch)
+    questions: dict[str, Question] = {}
+    for name, asker in ask.items():
+        pieces, questions[name] = asker(rows, epoch, index)
+        rows = replace(rows, pieces=pieces)
+    return Batch(rows.pieces, rows.coordinates, questions, int(rows.real.sum()), first_row)

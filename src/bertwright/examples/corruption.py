@@ -1,0 +1,107 @@
+"""Corruption: what is seen at the chosen places instead of the piece that stands there."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from bertwright.axes import Choice
+from bertwright.errors import UserError
+from bertwright.examples.coordinates import Rows
+from bertwright.randomness import Counters, integers, key, uniform
+
+if TYPE_CHECKING:
+    from bertwright.text.tokenizers import Specials
+
+
+class Corruption(Choice):
+    """The axis.
+
+    ``when``: masks are drawn anew in every epoch (``dynamic``, RoBERTa), or only ``copies`` times
+    (``static``, BERT: epoch e shows what epoch e - copies showed).
+    """
+
+    when: Literal["dynamic", "static"] = "dynamic"
+    copies: int = Field(default=10, ge=1)
+
+    def visit(self, epoch: Counters) -> Counters:
+        """The epoch that ``epoch`` repeats; rows must be assembled at this one, too."""
+        return epoch % self.copies if self.when == "static" else epoch
+
+    def corrupt(
+        self,
+        rows: Rows,
+        where: NDArray[np.int64],
+        weight: NDArray[np.float32],
+        specials: "Specials",
+        vocabulary_size: int,
+        of: int,
+        *coordinates: Counters,
+    ) -> NDArray[np.int32]:
+        """The pieces (B, L) to show, given the places (B, m) chosen and their weights.
+
+        ``of`` is the key of the draw and ``coordinates`` what it depends on besides the place:
+        numbers or arrays (B,). Places of weight 0 keep their piece.
+        """
+        raise TypeError(f"{type(self).__name__} is an axis, not a corruption")
+
+
+class Replace(Corruption):
+    """A mask, a random piece, or the piece itself (Devlin et al. 2019: 80, 10, 10 %).
+
+    ``random_from`` is ``vocabulary`` in BERT, special tokens and the piece itself included, and
+    ``non-special`` in RoBERTa. ``unit`` is what the die is cast for: each ``piece``, also of a
+    whole word, in BERT's code; all pieces of a ``word`` together in RoBERTa's.
+    """
+
+    kind: Literal["replace"] = "replace"
+    mask: float = Field(default=0.8, ge=0.0, le=1.0)
+    random: float = Field(default=0.1, ge=0.0, le=1.0)
+    keep: float = Field(default=0.1, ge=0.0, le=1.0)
+    random_from: Literal["vocabulary", "non-special"] = "vocabulary"
+    unit: Literal["piece", "word"] = "piece"
+
+    @model_validator(mode="after")
+    def _shares_of_one(self) -> Self:
+        total = self.mask + self.random + self.keep
+        if abs(total - 1.0) > 1e-6:
+            raise ValueError(f"mask + random + keep must be 1, not {total:g}")
+        return self
+
+    def corrupt(
+        self,
+        rows: Rows,
+        where: NDArray[np.int64],
+        weight: NDArray[np.float32],
+        specials: "Specials",
+        vocabulary_size: int,
+        of: int,
+        *coordinates: Counters,
+    ) -> NDArray[np.int32]:
+        by_row = [np.reshape(c, (-1, 1)) for c in coordinates]
+        die = uniform(key(of, "die"), *by_row, self._units(rows, where))
+        excluded = specials.all if self.random_from == "non-special" else ()
+        number = vocabulary_size - len(excluded)
+        drawn = _skipping(integers(key(of, "piece"), number, *by_row, where), excluded)
+        shown = np.where(die < self.mask, specials.mask, drawn)
+        altered = (die < self.mask + self.random) & (weight > 0)
+        row, slot = np.nonzero(altered)
+        pieces = rows.pieces.copy()
+        pieces[row, where[row, slot]] = shown[row, slot]
+        return pieces
+
+    def _units(self, rows: Rows, where: NDArray[np.int64]) -> NDArray[np.integer]:
+        if self.unit == "piece":
+            return where
+        if rows.coordinates.word is None:
+            raise UserError("corruption unit: word needs rows that know where words begin")
+        return np.take_along_axis(rows.coordinates.word, where, axis=1)
+
+
+def _skipping(number: NDArray[np.int64], excluded: Iterable[int]) -> NDArray[np.int64]:
+    """The number-th piece, counted from 0, of those that are not excluded."""
+    for piece in sorted(excluded):
+        number += number >= piece
+    return number

@@ -1,0 +1,119 @@
+"""Questions: which places are asked, and what the right answers are.
+
+A question does not know who answers. One that hides something also returns what is shown.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertwright.errors import UserError
+from bertwright.examples.coordinates import Rows
+from bertwright.examples.corruption import Corruption
+from bertwright.examples.selection import Selection
+from bertwright.randomness import Counters, integers, key
+
+if TYPE_CHECKING:
+    from bertwright.text.tokenizers import Specials
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """M places, the same number in every step, row after row.
+
+    - ``where``: (M,) int64, flat places in the B * L of the rows
+    - ``target``: (M,) int64, the right answers
+    - ``weight``: (M,) float32, 0 for fillers, which ask nothing at the first place of their row
+    """
+
+    where: NDArray[np.int64]
+    target: NDArray[np.int64]
+    weight: NDArray[np.float32]
+
+
+def hide(
+    rows: Rows,
+    selection: Selection,
+    corruption: Corruption,
+    specials: "Specials",
+    vocabulary_size: int,
+    of: int,
+    epoch: Counters,
+    row_index: Counters,
+    rate: float,
+    slots: int | None = None,
+) -> tuple[NDArray[np.int32], Question]:
+    """Choose places, corrupt them, and ask for what stood there.
+
+    ``of`` is the key of all draws; ``epoch`` and ``row_index`` are numbers or arrays (B,);
+    ``slots`` fixes the number of questions per row where the rate varies. Returns the pieces to
+    show (B, L) and the question.
+    """
+    place = (corruption.visit(epoch), row_index)
+    where, weight = selection.select(rows, rate, key(of, "selection"), *place, slots=slots)
+    shown = corruption.corrupt(
+        rows, where, weight, specials, vocabulary_size, key(of, "corruption"), *place
+    )
+    return shown, _ask(rows, where, weight, shift=0)
+
+
+def next_pieces(
+    rows: Rows,
+    targets_per_row: int | None = None,
+    of: int = 0,
+    epoch: Counters = 0,
+    row_index: Counters = 0,
+) -> Question:
+    """Ask at every place for the piece that follows it (causal language model).
+
+    A place counts if the next one is real and of the same document; the end of a document is a
+    piece to predict. ``targets_per_row`` asks only so many, evenly spread from a random start;
+    None asks all L - 1, those that do not count with weight 0.
+    """
+    document = rows.coordinates.document
+    num_rows, length = rows.pieces.shape
+    counts = np.ones((num_rows, length - 1), np.bool_)
+    if document is not None:
+        counts = (document[:, 1:] == document[:, :-1]) & (document[:, 1:] >= 0)
+    if targets_per_row is None:
+        where = np.where(counts, np.arange(length - 1), 0)
+        return _ask(rows, where, counts.astype(np.float32), shift=1)
+    number = counts.sum(axis=1, keepdims=True)
+    start = integers(of, number, np.reshape(epoch, (-1, 1)), np.reshape(row_index, (-1, 1)))
+    where, weight = _evenly(counts, targets_per_row, start)
+    return _ask(rows, where, weight, shift=1)
+
+
+def sentence_relation(rows: Rows) -> Question:
+    """Ask at the first place of each row whether its second text follows the first (BERT's NSP)."""
+    if rows.relation is None:
+        raise UserError(
+            "next-sentence needs rows that are pairs: choose the assembly segment-pair or "
+            "sentence-pair"
+        )
+    num_rows, length = rows.pieces.shape
+    where = length * np.arange(num_rows, dtype=np.int64)
+    return Question(where, rows.relation, np.ones(num_rows, np.float32))
+
+
+def _ask(rows: Rows, where: NDArray[np.int64], weight: NDArray[np.float32], shift: int) -> Question:
+    """The question for places (B, m) whose answer stands ``shift`` places further on."""
+    num_rows, length = rows.pieces.shape
+    target = np.take_along_axis(rows.pieces, where + shift, axis=1).astype(np.int64)
+    flat = where + length * np.arange(num_rows)[:, None]
+    return Question(flat.ravel(), target.ravel(), weight.ravel())
+
+
+def _evenly(
+    counts: NDArray[np.bool_], slots: int, start: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Every (number / slots)-th of the places that count, all of them where they are too few."""
+    number = counts.sum(axis=1, keepdims=True)
+    asked = np.minimum(number, slots)
+    slot = np.arange(slots)
+    nth = np.where(slot < asked, (slot * number + start) // np.maximum(asked, 1), 0)
+    places = np.argsort(~counts, axis=1, kind="stable")
+    where = np.where(slot < asked, np.take_along_axis(places, nth, axis=1), 0)
+    return where, (slot < asked).astype(np.float32)
