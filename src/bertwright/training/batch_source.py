@@ -1,0 +1,24 @@
+"""Where the batches of a run come from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+MicroBatch = TypeVar("MicroBatch")
+
+
+@dataclass(frozen=True)
+class StepBatch(Generic[MicroBatch]):
+    """What one process trains on in one step.
+
+    Attributes:
+        micro_batches: the parts that are computed one after the other.
+        counts: by question, the sum of the weights of this process's answers.
+        num_rows: rows of all processes.
+        num_tokens: real tokens of all processes.
+    """
+
+    micro_batches: Sequence[MicroBatch]
+    counts: Mapping[str, float]
+    num_rows: int
+    num_tokens: int

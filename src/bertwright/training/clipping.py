@@ -1,0 +1,24 @@
+"""Clipping by the norm of the whole gradient (Pascanu, Mikolov and Bengio 2013)."""
+
+import torch
+from torch import Tensor
+
+
+class Clipping:
+    """Keeps the norm of a gradient at or below ``largest``; None only measures it."""
+
+    def __init__(self, largest: float | None = None, compiled: bool = False) -> None:
+        self.largest = largest
+        self._norm = torch.compile(_norm, dynamic=True) if compiled else _norm
+
+    @torch.no_grad()
+    def __call__(self, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        """Of a flat gradient (T,): its norm, and what to multiply it with, both 0-d float32."""
+        norm = self._norm(gradient)
+        if self.largest is None:
+            return norm, torch.ones_like(norm)
+        return norm, (self.largest / (norm + 1e-6)).clamp(max=1.0)
+
+
+def _norm(gradient: Tensor) -> Tensor:
+    return gradient.float().square().sum().sqrt()

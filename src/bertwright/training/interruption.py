@@ -1,0 +1,53 @@
+"""SIGINT and SIGTERM during training: the step is finished and a checkpoint written first."""
+
+import signal
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupted(Exception):
+    """Training stopped because it was asked to, after a whole step.
+
+    ``exit_code`` is what a shell expects of a process that a signal ended: 130 or 143.
+    """
+
+    def __init__(self, signal_number: int, step: int, checkpoint: Path | None) -> None:
+        kept = f"; continue with --resume from {checkpoint}" if checkpoint else ""
+        super().__init__(f"stopped by {signal.Signals(signal_number).name} after step {step}{kept}")
+        self.exit_code = 128 + signal_number
+
+
+class Interruption:
+    """Which signal asked to stop, 0 while none did."""
+
+    def __init__(self) -> None:
+        self.signal_number = 0
+
+
+@contextmanager
+def interruptions() -> Generator[Interruption]:
+    """Note the first signal; a second one kills as if nobody listened.
+
+    Signals reach the main thread only: elsewhere nothing is noted and nothing changes.
+    """
+    noted = Interruption()
+    if threading.current_thread() is not threading.main_thread():
+        yield noted
+        return
+
+    def note(number: int, _: FrameType | None) -> None:
+        noted.signal_number = number
+        for each in SIGNALS:
+            signal.signal(each, signal.SIG_DFL)
+
+    before = {number: signal.signal(number, note) for number in SIGNALS}
+    try:
+        yield noted
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,1 @@
+"""Optimisers: one file for each family."""

@@ -1,0 +1,177 @@
+"""Adam, with decoupled weight decay (AdamW) or with an L2 term in the gradient.
+
+Sources: Kingma and Ba 2015; Loshchilov and Hutter 2019. BERT's published optimiser is AdamW without
+bias correction (Devlin et al. 2019, the released code). Matrices and tables decay; biases, norms
+and gates do not.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from bertwright.training.optimisers.optimiser import Optimiser
+from bertwright.training.parameters import MasterParameters, fill
+
+DECAYED = ("matrix", "table")
+
+RangeUpdate = Callable[[Tensor, Tensor | None, Tensor, Tensor, Tensor, Tensor, Tensor], None]
+"""In place over (n,) elements: master, compute, gradient, two moments, scalars (7,), clip."""
+
+
+class AdamFamily(Optimiser):
+    """The settings that the kinds of Adam share."""
+
+    rate: float = Field(default=1e-3, gt=0)
+    beta_1: float = Field(default=0.9, ge=0, lt=1)
+    beta_2: float = Field(default=0.999, ge=0, lt=1)
+    epsilon: float = Field(default=1e-8, gt=0)
+    decay: float = Field(default=0.01, ge=0)
+    bias_correction: bool = True
+
+
+class AdamW(AdamFamily):
+    """Adam with decoupled weight decay: each step also shrinks the weights by rate x decay."""
+
+    kind: Literal["adamw"] = "adamw"
+
+    def build(self, parameters: MasterParameters, compiled: bool) -> "AdamUpdate":
+        return AdamUpdate(self, parameters, DECAYED, decoupled_update, compiled)
+
+
+class Adam(AdamFamily):
+    """Adam with L2 regularisation: decay x weight is part of the gradient, before the moments."""
+
+    kind: Literal["adam"] = "adam"
+
+    def build(self, parameters: MasterParameters, compiled: bool) -> "AdamUpdate":
+        return AdamUpdate(self, parameters, DECAYED, l2_update, compiled)
+
+
+class AdamUpdate:
+    """Adam over the ``decayed`` groups of the parameters, and over the rest without decay.
+
+    Its state is two moments per parameter and the number of steps; one fused pass over a range
+    reads and writes each value once.
+    """
+
+    def __init__(
+        self,
+        settings: AdamFamily,
+        parameters: MasterParameters,
+        decayed: tuple[str, ...],
+        update: RangeUpdate,
+        compiled: bool,
+    ) -> None:
+        self._settings = settings
+        self._parameters = parameters
+        self._ranges = (
+            (parameters.range(*decayed), settings.decay),
+            (parameters.range("rest"), 0.0),
+        )
+        self._offset = self._ranges[0][0].start
+        length = self._ranges[1][0].stop - self._offset
+        device = parameters.master.device
+        self._moments = [torch.zeros(length, device=device) for _ in range(2)]
+        self._num_steps = torch.zeros((), dtype=torch.int64)
+        # For any length: one kernel serves every range of every model.
+        self._update = torch.compile(update, dynamic=True) if compiled else update
+
+    @torch.no_grad()
+    def step(self, gradient: Tensor, rate: float, clip: Tensor) -> None:
+        self._num_steps += 1
+        parameters = self._parameters
+        for where, decay in self._ranges:
+            if where.start == where.stop:
+                continue
+            within = slice(where.start - self._offset, where.stop - self._offset)
+            first, second = (moment[within] for moment in self._moments)
+            self._update(
+                parameters.master[where],
+                parameters.compute[where] if parameters.precision == "bf16" else None,
+                gradient[where],
+                first,
+                second,
+                self._scalars(rate, decay),
+                clip,
+            )
+
+    def state(self) -> dict[str, Tensor]:
+        return {**self._named_moments(), "num_steps": self._num_steps}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        fill(self.state(), state)
+
+    def _named_moments(self) -> dict[str, Tensor]:
+        named: dict[str, Tensor] = {}
+        for slot in self._parameters.slots:
+            start, stop = slot.start - self._offset, slot.stop - self._offset
+            if start >= 0 and stop <= len(self._moments[0]):
+                for name, moment in zip(("first", "second"), self._moments, strict=True):
+                    named[f"{name}.{slot.name}"] = moment[start:stop].view(slot.shape)
+        return named
+
+    def _scalars(self, rate: float, decay: float) -> Tensor:
+        settings, steps = self._settings, int(self._num_steps)
+        correction_1 = 1 - settings.beta_1**steps if settings.bias_correction else 1.0
+        correction_2 = 1 - settings.beta_2**steps if settings.bias_correction else 1.0
+        return torch.tensor(
+            (
+                settings.rate * rate,
+                1 - settings.beta_1,
+                1 - settings.beta_2,
+                1 / correction_1,
+                1 / correction_2,
+                settings.epsilon,
+                decay,
+            ),
+            device=self._parameters.master.device,
+        )
+
+
+def decoupled_update(
+    master: Tensor,
+    compute: Tensor | None,
+    gradient: Tensor,
+    first: Tensor,
+    second: Tensor,
+    scalars: Tensor,
+    clip: Tensor,
+) -> None:
+    """One step of AdamW over (n,) elements, in place; refreshes ``compute`` where there is one."""
+    decay = scalars[6]
+    change = _change(gradient.float() * clip, first, second, scalars)
+    _apply(change + decay * master, master, compute, scalars)
+
+
+def l2_update(
+    master: Tensor,
+    compute: Tensor | None,
+    gradient: Tensor,
+    first: Tensor,
+    second: Tensor,
+    scalars: Tensor,
+    clip: Tensor,
+) -> None:
+    """One step of Adam with L2 over (n,) elements, in place."""
+    decay = scalars[6]
+    change = _change(gradient.float() * clip + decay * master, first, second, scalars)
+    _apply(change, master, compute, scalars)
+
+
+def _change(gradient: Tensor, first: Tensor, second: Tensor, scalars: Tensor) -> Tensor:
+    _, new_1, new_2, correct_1, correct_2, epsilon, _ = scalars.unbind()
+    first_moment = first + new_1 * (gradient - first)
+    second_moment = second + new_2 * (gradient * gradient - second)
+    first.copy_(first_moment)
+    second.copy_(second_moment)
+    return first_moment * correct_1 / ((second_moment * correct_2).sqrt() + epsilon)
+
+
+def _apply(change: Tensor, master: Tensor, compute: Tensor | None, scalars: Tensor) -> None:
+    updated = master - scalars[0] * change
+    master.copy_(updated)
+    if compute is not None:
+        compute.copy_(updated)

@@ -1,0 +1,44 @@
+"""The axis of optimisers, and what one is once it is built.
+
+An optimiser runs in place over the flat buffers of
+:class:`~bertwright.training.parameters.MasterParameters`. Everything that changes from step to step
+reaches it as a tensor, so that a compiled update is compiled once.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from torch import Tensor
+
+from bertwright.axes import Choice
+from bertwright.training.parameters import MasterParameters
+
+
+class Update(Protocol):
+    """An optimiser with its state."""
+
+    def step(self, gradient: Tensor, rate: float, clip: Tensor) -> None:
+        """Update the parameters in place.
+
+        Args:
+            gradient: (T,) the gradient of the step, float32 or bf16.
+            rate: what the schedule multiplies every learning rate with at this step.
+            clip: 0-d float32, what the gradient is multiplied with.
+        """
+        ...
+
+    def state(self) -> dict[str, Tensor]:
+        """Named tensors that a checkpoint must keep, as views."""
+        ...
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Take over what :meth:`state` gave."""
+        ...
+
+
+class Optimiser(Choice):
+    """How a gradient changes the parameters."""
+
+    def build(self, parameters: MasterParameters, compiled: bool) -> Update:
+        """The optimiser over these parameters, with fresh state; ``compiled`` fuses its passes."""
+        raise TypeError(f"{type(self).__name__} is an axis, not an optimiser")

@@ -1,0 +1,183 @@
+"""The parameters of a model as a few flat buffers.
+
+The float32 master holds the truth. Under ``bf16`` the model computes with a bf16 copy that the
+optimiser refreshes once a step; under ``float32`` the master is what the model computes with. The
+module's parameters become views into the flat buffers (so do their gradients), hence the optimiser
+runs over a handful of large ranges, whatever the number of parameters.
+
+Order in the buffers: matrices, tables, everything else (biases, norms, gates), then what is frozen.
+So what decays, and what Muon takes, are contiguous ranges.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+from bertwright.axes import Precision
+from bertwright.encoder.roles import Role
+from bertwright.errors import UserError
+
+ALIGNMENT = 64
+"""Every parameter starts at a multiple of this many elements: a cache line in either precision."""
+
+GROUPS = ("matrix", "table", "rest", "frozen")
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where one parameter lies in the flat buffers, in elements."""
+
+    name: str
+    shape: tuple[int, ...]
+    start: int
+    parts: int
+
+    @property
+    def stop(self) -> int:
+        return self.start + prod(self.shape)
+
+
+class MasterParameters:
+    """The flat buffers of one model.
+
+    ``roles`` names a role for every parameter of ``model`` (tied parameters appear once, under
+    their first name). From construction until :meth:`release` the parameters of the module are
+    views into ``compute`` and their gradients views into ``gradient``.
+
+    Attributes:
+        master: (N,) float32.
+        compute: (N,) of the computing precision; the same tensor as ``master`` under float32.
+        gradient: (T,) of the computing precision, T the trainable part of N.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        roles: Mapping[str, Role],
+        precision: Precision,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.precision: Precision = precision
+        self._parameters = dict(model.named_parameters())
+        self.slots, self._ends = _lay_out(self._parameters, roles)
+        self.master = torch.zeros(self._ends["frozen"], device=device)
+        for slot in self.slots:
+            self._view(self.master, slot).copy_(self._parameters[slot.name].detach())
+        self.compute = self.master if precision == "float32" else self.master.bfloat16()
+        self.gradient = torch.zeros(self.num_trainable, dtype=self.compute.dtype, device=device)
+        self._accumulated: Tensor | None = None
+        self._bind()
+
+    @property
+    def num_trainable(self) -> int:
+        """Elements of the buffers that are trained, alignment included."""
+        return self._ends["rest"]
+
+    def range(self, *groups: str) -> slice:
+        """The contiguous range of neighbouring groups, e.g. ``range("matrix", "table")``."""
+        first = GROUPS.index(groups[0])
+        start = self._ends[GROUPS[first - 1]] if first else 0
+        return slice(start, self._ends[groups[-1]])
+
+    def slots_of(self, group: str) -> list[Slot]:
+        """The parameters of one group, in their order."""
+        within = self.range(group)
+        return [s for s in self.slots if within.start <= s.start and s.stop <= within.stop]
+
+    def clear_gradient(self) -> None:
+        """Before the first micro-batch of a step."""
+        self.gradient.zero_()
+        if self._accumulated is not None:
+            self._accumulated.zero_()
+
+    def accumulate(self) -> None:
+        """Add the gradient of one micro-batch of several to the float32 sum.
+
+        Under float32 the gradient buffer is itself that sum.
+        """
+        if self.gradient.dtype == torch.float32:
+            return
+        if self._accumulated is None:
+            self._accumulated = torch.zeros_like(self.gradient, dtype=torch.float32)
+        self._accumulated += self.gradient
+        self.gradient.zero_()
+
+    def step_gradient(self) -> Tensor:
+        """(T,) the gradient of the step: the float32 sum if anything was accumulated."""
+        return self.gradient if self._accumulated is None else self._accumulated
+
+    def refresh(self) -> None:
+        """Copy the master to what the model computes with, after it was written to as a whole."""
+        if self.compute is not self.master:
+            self.compute.copy_(self.master)
+
+    def views(self, flat: Tensor) -> dict[str, Tensor]:
+        """The named parts of a flat buffer laid out like ``master`` (or its trainable part)."""
+        return {s.name: self._view(flat, s) for s in self.slots if s.stop <= len(flat)}
+
+    def state(self) -> dict[str, Tensor]:
+        """The float32 parameters by name, as views."""
+        return self.views(self.master)
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Take over parameters by name.
+
+        Errors: UserError when names or shapes are not those of this model.
+        """
+        fill(self.views(self.master), state)
+        self.refresh()
+
+    def release(self) -> None:
+        """Give the module plain float32 parameters again, without gradients."""
+        for slot in self.slots:
+            parameter = self._parameters[slot.name]
+            parameter.grad = None
+            parameter.data = self._view(self.master, slot)
+
+    def _bind(self) -> None:
+        for slot in self.slots:
+            parameter = self._parameters[slot.name]
+            parameter.grad = None
+            parameter.data = self._view(self.compute, slot)
+            if slot.stop <= self.num_trainable:
+                parameter.grad = self._view(self.gradient, slot)
+
+    @staticmethod
+    def _view(flat: Tensor, slot: Slot) -> Tensor:
+        return flat[slot.start : slot.stop].view(slot.shape)
+
+
+def fill(views: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
+    """Copy named tensors into the views of the same names.
+
+    Errors: UserError when names or shapes differ.
+    """
+    if odd := sorted(views.keys() ^ state.keys()):
+        raise UserError(f"the saved tensors are not this model's: {odd[0]!r} is on one side only")
+    for name, view in views.items():
+        if view.shape != state[name].shape:
+            saved, here = tuple(state[name].shape), tuple(view.shape)
+            raise UserError(f"the saved tensor {name!r} has shape {saved}, the model's has {here}")
+        view.copy_(state[name])
+
+
+def _lay_out(
+    parameters: Mapping[str, nn.Parameter], roles: Mapping[str, Role]
+) -> tuple[list[Slot], dict[str, int]]:
+    grouped: dict[str, list[str]] = {group: [] for group in GROUPS}
+    for name, parameter in parameters.items():
+        kind = roles[name].kind if parameter.requires_grad else "frozen"
+        grouped[kind if kind in GROUPS else "rest"].append(name)
+    slots: list[Slot] = []
+    ends: dict[str, int] = {}
+    end = 0
+    for group, names in grouped.items():
+        for name in names:
+            shape = tuple(parameters[name].shape)
+            slots.append(Slot(name, shape, end, roles[name].parts))
+            end += -(-prod(shape) // ALIGNMENT) * ALIGNMENT
+        ends[group] = end
+    return slots, ends
