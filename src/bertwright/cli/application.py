@@ -4,6 +4,7 @@ import sys
 
 import typer
 
+from bertwright.cli import count, recipes
 from bertwright.errors import UserError
 
 app = typer.Typer(
@@ -13,6 +14,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+app.add_typer(recipes.app, name="recipes")
+app.command("count")(count.count)
 
 
 def main() -> None:

@@ -1,0 +1,51 @@
+"""``bertwright recipes``: the list, one of them, two of them compared."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertwright.cli.output import AsJson, report
+
+app = typer.Typer(help="List, show and compare recipes.", invoke_without_command=True)
+
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="[KEY.PATH=VALUE ...]", help="Changes to the recipe.")
+]
+Plugin = Annotated[
+    Path | None, typer.Option(help="A Python file with choices of your own, imported first.")
+]
+
+
+@app.callback()
+def recipes(context: typer.Context) -> None:
+    """List every recipe: a system in a size."""
+    if context.invoked_subcommand is None:
+        from bertwright.recipes.loading import recipe_names
+
+        typer.echo("\n".join(recipe_names()))
+
+
+@app.command()
+def show(name: str, changes: Overrides = None, plugin: Plugin = None) -> None:
+    """Print the fully resolved recipe."""
+    from bertwright.recipes import Recipe
+    from bertwright.recipes.loading import import_plugin
+
+    if plugin is not None:
+        import_plugin(plugin)
+    typer.echo(Recipe.load(name, *(changes or [])).as_yaml(), nl=False)
+
+
+@app.command()
+def diff(first: str, second: str, as_json: AsJson = False) -> None:
+    """Print the axes on which two recipes differ."""
+    from bertwright.recipes import Recipe
+    from bertwright.recipes.comparison import differences
+
+    found = differences(Recipe.load(first), Recipe.load(second))
+    if as_json:
+        report({d.axis: [d.first, d.second] for d in found}, as_json=True)
+        return
+    for difference in found:
+        typer.echo(f"{difference.axis}: {difference.first} -> {difference.second}")

@@ -1,0 +1,67 @@
+"""Linear layers for inference on a CPU: weights laid out once the way the processor reads them.
+
+The plain definition is ``activation(F.linear(x, weight, bias))`` in bfloat16.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from bertwright.encoder.feed_forward import PlainFeedForward
+from bertwright.encoder.taps import Site
+
+FUSED = {"gelu": ("gelu", "none"), "gelu-tanh": ("gelu", "tanh"), "relu": ("relu", "")}
+ROWS_HINT = 1024
+"""The number of rows that the layout is chosen for; any number works."""
+
+
+def bfloat16_is_fast() -> bool:
+    """Whether this processor multiplies bfloat16 natively."""
+    capability: Callable[[], bool] = getattr(
+        torch.cpu, "_is_avx512_bf16_supported", lambda: False
+    )
+    return torch.backends.mkldnn.is_available() and bool(capability())
+
+
+def pack(module: nn.Module) -> nn.Module:
+    """Replace every linear layer of a bfloat16 module by a packed one, in place."""
+    for name, child in module.named_children():
+        if isinstance(child, nn.Linear):
+            setattr(module, name, PackedLinear(child))
+        elif isinstance(child, PlainFeedForward) and child.activation in FUSED:
+            setattr(module, name, PackedFeedForward(child))
+        else:
+            pack(child)
+    return module
+
+
+class PackedLinear(nn.Module):
+    """A linear layer, with its activation where it has one."""
+
+    def __init__(self, linear: nn.Linear, activation: str | None = None) -> None:
+        super().__init__()
+        self.weight = linear.weight.detach()
+        self.bias = None if linear.bias is None else linear.bias.detach()
+        self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.to_mkldnn(), ROWS_HINT)
+        self._fused = FUSED[activation] if activation else ("none", "")
+
+    def forward(self, x: Tensor) -> Tensor:
+        name, algorithm = self._fused
+        result: Tensor = torch.ops.mkldnn._linear_pointwise(
+            x, self._packed, self.bias, name, [], algorithm
+        )
+        return result
+
+
+class PackedFeedForward(nn.Module):
+    """A plain feed-forward whose activation is part of its first product."""
+
+    def __init__(self, plain: PlainFeedForward) -> None:
+        super().__init__()
+        self.up = PackedLinear(plain.up, plain.activation)
+        self.down = PackedLinear(plain.down)
+
+    def forward(self, x: Tensor, site: Site | None = None) -> Tensor:
+        assert site is None, "inner values are looked at in the unpacked model"
+        return self.down(self.up(x))

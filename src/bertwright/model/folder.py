@@ -1,0 +1,130 @@
+"""A model as a folder: recipe.yaml, model.safetensors, tokenizer.json, training.json, README.md.
+
+No pickles. What is stored is the resolved recipe, so a folder never depends on the recipe files of
+another version.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from pydantic import ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from bertwright.axes import explain
+from bertwright.errors import UserError
+from bertwright.files import atomic_file, write_text
+from bertwright.model.model import Model
+from bertwright.recipes import Recipe
+from bertwright.text.tokenizers import Tokenizer
+
+RECIPE, WEIGHTS, TRAINING, CARD = "recipe.yaml", "model.safetensors", "training.json", "README.md"
+
+
+def save_model(
+    folder: Path, model: Model, tokenizer: Tokenizer, training: Mapping[str, Any] | None = None
+) -> None:
+    """Write a model into a folder; the weights come last, so a folder with weights is whole."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(folder)
+    write_text(folder / RECIPE, model.recipe.as_yaml())
+    write_text(folder / TRAINING, json.dumps(dict(training or {}), indent=2) + "\n")
+    write_text(folder / CARD, model_card(model, tokenizer, training or {}))
+    save_weights(folder / WEIGHTS, model)
+
+
+def save_weights(path: Path, module: nn.Module) -> None:
+    """Write the parameters of a module as float32, a shared storage once."""
+    named = {n: p.detach().float().contiguous() for n, p in module.named_parameters()}
+    with atomic_file(path) as temporary:
+        save_file(named, str(temporary), metadata={"format": "pt"})
+
+
+def is_model(folder: Path) -> bool:
+    """Whether a folder holds a model of ours."""
+    return (folder / RECIPE).is_file() and (folder / WEIGHTS).is_file()
+
+
+def load_model(folder: Path) -> tuple[Model, Tokenizer]:
+    """Read a model folder, in float32.
+
+    Errors: UserError for a folder that is missing, cut short, or holds other parameters.
+    """
+    if not is_model(folder):
+        raise UserError(
+            f"{folder} is not a model folder: it needs {RECIPE} and {WEIGHTS} (a training that was "
+            f"cut off is finished with pretrain --resume)"
+        )
+    recipe = load_recipe(folder)
+    tokenizer = Tokenizer.load(folder)
+    with torch.device("meta"):
+        model = Model(recipe, tokenizer.size)
+    model = model.to_empty(device="cpu")
+    load_weights(folder / WEIGHTS, model)
+    return model.eval(), tokenizer
+
+
+def load_recipe(folder: Path) -> Recipe:
+    """The resolved recipe of a model folder."""
+    path = folder / RECIPE
+    try:
+        return Recipe.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except ValidationError as error:
+        raise explain(error, str(path), Recipe) from error
+
+
+@torch.no_grad()
+def load_weights(path: Path, module: nn.Module) -> None:
+    """Fill the parameters of a module from a safetensors file."""
+    tensors = read_tensors(path)
+    wanted = dict(module.named_parameters())
+    if odd := sorted(wanted.keys() ^ tensors.keys()):
+        where = "is missing from" if odd[0] in wanted else "is not known to the model of"
+        raise UserError(f"{path}: the parameter {odd[0]} {where} this file's recipe")
+    for name, parameter in wanted.items():
+        if parameter.shape != tensors[name].shape:
+            here, there = tuple(parameter.shape), tuple(tensors[name].shape)
+            raise UserError(f"{path}: {name} has shape {there}, the recipe asks for {here}")
+        parameter.copy_(tensors[name])
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file; UserError where it is missing or cut short."""
+    if not path.is_file():
+        raise UserError(f"{path} is missing: only safetensors weights are read")
+    try:
+        return load_file(str(path))
+    except SafetensorError as error:
+        raise UserError(f"{path} is damaged ({error}): copy it again") from error
+
+
+def model_card(model: Model, tokenizer: Tokenizer, training: Mapping[str, Any]) -> str:
+    """The README.md of a model folder."""
+    number = sum(p.numel() for p in model.parameters())
+    recipe = model.recipe
+    lines = [
+        f"# {recipe.name}",
+        "",
+        f"An encoder made with bertwright. Source of the recipe: {recipe.source or 'own'}.",
+        "",
+        f"- parameters: {number:,}",
+        f"- vocabulary: {tokenizer.size:,} ({tokenizer.kind})",
+        *(f"- {name.replace('_', ' ')}: {value}" for name, value in training.items() if _small(value)),
+        "",
+        "```python",
+        "import bertwright as bw",
+        "",
+        'model = bw.load("this folder")',
+        'vectors = model.embed(["A sentence.", "Another one."])',
+        "```",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _small(value: Any) -> bool:
+    return isinstance(value, str | int | float | bool)

@@ -1,0 +1,78 @@
+"""Texts as rows for a model that is used: batches by token budget, whatever the lengths."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bertwright.encoder.stream import Coordinates
+from bertwright.text.tokenizers import Specials
+
+TOKEN_BUDGET = 1024
+"""Places per batch: enough to keep two cores busy, few enough to stay in their cache."""
+
+
+@dataclass(frozen=True)
+class ReadBatch:
+    """Some of the texts: their numbers, pieces (B, L), coordinates, and lengths (B,)."""
+
+    numbers: NDArray[np.int64]
+    pieces: Tensor
+    coordinates: Coordinates
+    lengths: list[int]
+
+
+def read_batches(
+    rows: Sequence[Sequence[int]],
+    padding: int,
+    device: torch.device,
+    segments: Sequence[Sequence[int]] | None = None,
+    budget: int = TOKEN_BUDGET,
+) -> Iterator[ReadBatch]:
+    """Rows of pieces, longest first, as many to a batch as the budget holds.
+
+    ``segments`` gives the segment of every piece where a row is a pair.
+    """
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)
+    order = np.argsort(-lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        length = max(int(lengths[order[start]]), 1)
+        numbers = order[start : start + max(1, budget // length)]
+        start += len(numbers)
+        yield _batch(rows, segments, numbers, length, padding, device)
+
+
+def _batch(
+    rows: Sequence[Sequence[int]],
+    segments: Sequence[Sequence[int]] | None,
+    numbers: NDArray[np.int64],
+    length: int,
+    padding: int,
+    device: torch.device,
+) -> ReadBatch:
+    pieces = np.full((len(numbers), length), padding, dtype=np.int64)
+    document = np.full((len(numbers), length), -1, dtype=np.int64)
+    segment = np.zeros((len(numbers), length), dtype=np.int64)
+    for row, number in enumerate(numbers):
+        size = len(rows[number])
+        pieces[row, :size] = rows[number]
+        document[row, :size] = 0
+        if segments is not None:
+            segment[row, :size] = segments[number]
+    moved = torch.from_numpy(pieces).to(device)
+    coordinates = Coordinates(
+        torch.arange(length, device=device)[None],
+        segment=None if segments is None else torch.from_numpy(segment).to(device),
+        document=torch.from_numpy(document).to(device) if (document < 0).any() else None,
+    )
+    return ReadBatch(numbers, moved, coordinates, [len(rows[n]) for n in numbers])
+
+
+def single(ids: Sequence[int], specials: Specials, longest: int | None) -> list[int]:
+    """[CLS] text [SEP], cut to the longest row."""
+    room = len(ids) if longest is None else longest - 2
+    return [specials.start, *ids[:room], specials.end]

@@ -1,0 +1,170 @@
+"""A model with its tokenizer: text in, vectors and answers out."""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bertwright.axes import Precision
+from bertwright.encoder.encoder import Encoder
+from bertwright.encoder.kernels.packed import bfloat16_is_fast, pack
+from bertwright.errors import UserError
+from bertwright.model.folder import save_model
+from bertwright.model.model import Model
+from bertwright.model.reading import read_batches, single
+from bertwright.model.scoring import pseudo_log_likelihoods
+from bertwright.objectives.masked import Masked
+from bertwright.text.tokenizers import Tokenizer
+
+Pooling = Literal["mean", "cls", "last-four"]
+Vectors = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Guess:
+    """One answer to a hidden place."""
+
+    piece: str
+    probability: float
+
+
+class TextModel:
+    """A trained model, ready to use.
+
+    ``precision`` None takes bfloat16 where the device multiplies it natively, else float32.
+    """
+
+    def __init__(
+        self, model: Model, tokenizer: Tokenizer, precision: Precision | None = None
+    ) -> None:
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.model = model.to(self.device).eval()
+        self.tokenizer = tokenizer
+        fast = self.device.type == "cuda" or bfloat16_is_fast()
+        self.precision: Precision = precision or ("bf16" if fast else "float32")
+        self._fast_encoder: Encoder | None = None
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model folder."""
+        save_model(Path(folder), self.model, self.tokenizer)
+
+    def encode(self, texts: Sequence[str]) -> list[Vectors]:
+        """The state of every piece of every text, special tokens included: (tokens, D) each."""
+        result: list[Vectors] = [np.empty((0, 0), np.float32)] * len(texts)
+        rows = self._rows(texts)
+        for batch in self._batches(rows):
+            states = self._encoder()(batch.pieces, batch.coordinates).float().cpu().numpy()
+            for row, number in enumerate(batch.numbers):
+                result[number] = states[row, : batch.lengths[row]]
+        return result
+
+    def embed(
+        self, texts: Sequence[str], pooling: Pooling = "mean", normalise: bool = False
+    ) -> Vectors:
+        """One vector per text, (N, D) float32.
+
+        ``mean`` over the pieces, ``cls`` the first piece, ``last-four`` the mean over the pieces
+        of the last four blocks side by side, (N, 4 D).
+        """
+        if pooling not in ("mean", "cls", "last-four"):
+            raise UserError(f"there is no pooling {pooling!r}: choose mean, cls or last-four")
+        vectors: Vectors | None = None
+        for batch in self._batches(self._rows(texts)):
+            states = self._states(batch.pieces, batch.coordinates, pooling)
+            pooled = _pool(states, batch.coordinates.document, pooling)
+            if normalise:
+                pooled = torch.nn.functional.normalize(pooled, dim=-1)
+            if vectors is None:
+                vectors = np.empty((len(texts), pooled.shape[1]), np.float32)
+            vectors[batch.numbers] = pooled.cpu().numpy()
+        return np.empty((0, self.model.recipe.encoder.width), np.float32) if (
+            vectors is None
+        ) else vectors
+
+    @torch.inference_mode()
+    def fill_mask(self, text: str, top_k: int = 5) -> list[list[Guess]]:
+        """The best answers for every hidden place of a text, in order, in float32.
+
+        A place is hidden by writing ``[MASK]``, or the mask as this tokenizer spells it.
+        """
+        self._require_output("fill-mask")
+        mask = self.tokenizer.specials.mask
+        spelled = self.tokenizer.piece(mask)
+        parts = text.replace(spelled, "[MASK]").split("[MASK]")
+        if len(parts) < 2:
+            raise UserError(f"the text hides nothing: write [MASK] where a piece is asked ({text})")
+        ids: list[int] = []
+        for number, part in enumerate(parts):
+            ids += ([mask] if number else []) + self.tokenizer.encode(part)
+        pieces = torch.tensor([single(ids, self.tokenizer.specials, self.model.encoder.longest)])
+        pieces = pieces.to(self.device)
+        states = self.model(pieces)[0]
+        asked = (pieces[0] == mask).nonzero().flatten() - self.shift
+        chances = torch.softmax(self.model.logits(states[asked]).float(), -1).topk(top_k)
+        return [
+            [Guess(self.tokenizer.piece(int(i)), float(p)) for p, i in zip(values, which, strict=True)]
+            for values, which in zip(chances.values, chances.indices, strict=True)
+        ]
+
+    def score(self, texts: Sequence[str]) -> list[float]:
+        """The pseudo-log-likelihood of every text, in nats and float32.
+
+        Each piece is hidden in turn, together with the later pieces of its word (Kauf and Ivanova
+        2023).
+        """
+        self._require_output("score")
+        return pseudo_log_likelihoods(self.model, self.tokenizer, texts, self.shift, self.device)
+
+    @property
+    def shift(self) -> int:
+        """How many places before a hidden one its answer is read."""
+        recipe = self.model.recipe
+        last = recipe.objectives_of(len(recipe.phases) - 1) if recipe.objectives else {}
+        masked = last.get("masked")
+        return masked.shift if isinstance(masked, Masked) else 0
+
+    def _require_output(self, verb: str) -> None:
+        if self.model.output is None:
+            raise UserError(f"{verb} needs a model with an output over the vocabulary; this has none")
+
+    def _rows(self, texts: Sequence[str]) -> list[list[int]]:
+        longest = self.model.encoder.longest
+        ids = self.tokenizer.encode_batch(list(texts))
+        return [single(row, self.tokenizer.specials, longest) for row in ids]
+
+    def _batches(self, rows: Sequence[Sequence[int]]):
+        return read_batches(rows, self.tokenizer.specials.pad, self.device)
+
+    @torch.inference_mode()
+    def _states(self, pieces: Tensor, coordinates, pooling: Pooling) -> Tensor:
+        if pooling != "last-four":
+            return self._encoder()(pieces, coordinates)
+        blocks = len(self.model.encoder.blocks)
+        names = [f"blocks.{i}.residual" for i in range(max(0, blocks - 4), blocks)]
+        with self.model.record(*names) as values:
+            self.model(pieces, coordinates)
+        return torch.cat([values[name] for name in names], dim=-1)
+
+    def _encoder(self) -> Encoder:
+        if self.precision == "float32":
+            return self.model.encoder
+        if self._fast_encoder is None:
+            self._fast_encoder = copy.deepcopy(self.model.encoder).bfloat16()
+            if self.device.type == "cpu":
+                pack(self._fast_encoder)
+        return self._fast_encoder
+
+
+def _pool(states: Tensor, document: Tensor | None, pooling: Pooling) -> Tensor:
+    if pooling == "cls":
+        return states[:, 0].float()
+    if document is None:
+        return states.float().mean(1)
+    real = (document >= 0).float()
+    return torch.einsum("bld,bl->bd", states.float(), real) / real.sum(1, keepdim=True)
