@@ -1,0 +1,1 @@
+"""A trained model to a solved task: formats, metrics, named tasks, fine-tuning."""

@@ -1,0 +1,1 @@
+"""Files of examples: one file for each layout in which they come."""

@@ -1,0 +1,119 @@
+"""How answers are scored: one table of metrics for each kind of answer.
+
+Every metric takes references and predictions, equally many, and returns a float that is higher the
+better. Where a metric is undefined (a correlation with a constant, F1 without a case) it is 0.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from scipy import stats
+from sklearn import metrics as sklearn_metrics
+
+from bertwright.axes import did_you_mean
+from bertwright.errors import UserError
+from bertwright.tasks.spans import span_f1
+
+Metric = Callable[[Sequence[Any], Sequence[Any]], float]
+
+
+def accuracy(references: Sequence[str], predictions: Sequence[str]) -> float:
+    """The share of answers that are right."""
+    return float(sklearn_metrics.accuracy_score(references, predictions))
+
+
+def macro_f1(references: Sequence[str], predictions: Sequence[str]) -> float:
+    """F1 of every class that occurs in the references, averaged.
+
+    A class that is predicted but never right has no F1 of its own; it lowers the others'. So the
+    average runs over the same classes whoever predicts, and predictors can be compared.
+    """
+    classes = sorted(set(references))
+    return _f1(references, predictions, labels=classes, average="macro")
+
+
+def micro_f1(references: Sequence[str], predictions: Sequence[str]) -> float:
+    """F1 of all decisions together; with one class for each example this is the accuracy."""
+    return _f1(references, predictions, average="micro")
+
+
+def positive_f1(references: Sequence[str], predictions: Sequence[str]) -> float:
+    """F1 of the class ``1``, as GLUE scores paraphrases."""
+    return _f1(references, predictions, labels=["1"], average="macro")
+
+
+def matthews(references: Sequence[str], predictions: Sequence[str]) -> float:
+    """Matthews' correlation, from -1 to 1 (Matthews 1975); 0 for guessing."""
+    if len(set(references)) < 2 or len(set(predictions)) < 2:
+        return 0.0
+    return float(sklearn_metrics.matthews_corrcoef(references, predictions))
+
+
+def pearson(references: Sequence[float], predictions: Sequence[float]) -> float:
+    """The linear correlation."""
+    return _correlation(stats.pearsonr, references, predictions)
+
+
+def spearman(references: Sequence[float], predictions: Sequence[float]) -> float:
+    """The correlation of ranks; ties share their mean rank."""
+    return _correlation(stats.spearmanr, references, predictions)
+
+
+def negative_mean_squared_error(references: Sequence[float], predictions: Sequence[float]) -> float:
+    """The mean squared error with its sign turned, so that higher is better."""
+    return -float(sklearn_metrics.mean_squared_error(references, predictions))
+
+
+def over_words(of: Metric) -> Metric:
+    """A metric of classes as a metric of tags: every word of every sentence counts once."""
+
+    def score(references: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> float:
+        return of(list(chain(*references)), list(chain(*predictions)))
+
+    return score
+
+
+METRICS: dict[str, dict[str, Metric]] = {
+    "class": {
+        "accuracy": accuracy,
+        "macro-f1": macro_f1,
+        "micro-f1": micro_f1,
+        "positive-f1": positive_f1,
+        "matthews": matthews,
+    },
+    "number": {
+        "pearson": pearson,
+        "spearman": spearman,
+        "negative-mean-squared-error": negative_mean_squared_error,
+    },
+    "tags": {
+        "span-f1": span_f1,
+        "accuracy": over_words(accuracy),
+        "macro-f1": over_words(macro_f1),
+    },
+}
+
+
+def metric(answer: str, name: str) -> Metric:
+    """The metric of that name for a kind of answer."""
+    known = METRICS[answer]
+    if name not in known:
+        raise UserError(f"no metric {name!r} for an answer of {answer}{did_you_mean(name, known)}")
+    return known[name]
+
+
+def _f1(references: Sequence[str], predictions: Sequence[str], **over: Any) -> float:
+    how: dict[str, Any] = {"zero_division": 0, **over}
+    return float(sklearn_metrics.f1_score(references, predictions, **how))
+
+
+def _correlation(
+    of: Callable[..., Any], references: Sequence[float], predictions: Sequence[float]
+) -> float:
+    if len(references) < 2 or np.ptp(references) == 0 or np.ptp(predictions) == 0:
+        return 0.0
+    value = float(of(references, predictions).statistic)
+    return value if math.isfinite(value) else 0.0

@@ -1,0 +1,46 @@
+"""Minimal pairs in the layout of BLiMP."""
+
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from bertwright.errors import UserError
+from bertwright.tasks.formats.minimal_pairs import MinimalPair, read_minimal_pairs
+
+ROW = {"sentence_good": "Cats sleep.", "sentence_bad": "Cats sleeps."}
+
+
+def test_pairs_with_and_without_the_name_of_their_paradigm(tmp_path: Path) -> None:
+    rows = [ROW | {"UID": "agreement"}, ROW]
+    (tmp_path / "mine.jsonl.gz").write_bytes(
+        gzip.compress("\n".join(map(json.dumps, rows)).encode())
+    )
+    expected = [MinimalPair("Cats sleep.", "Cats sleeps.", name) for name in ("agreement", "mine")]
+    assert read_minimal_pairs(tmp_path / "mine.jsonl.gz") == expected
+    (tmp_path / "another.jsonl").write_text(json.dumps(ROW))
+    assert [p.paradigm for p in read_minimal_pairs(tmp_path)] == ["another", "agreement", "mine"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('{"sentence_goood": "a"}', "no key 'sentence_good': did you mean 'sentence_goood'?"),
+        (json.dumps(ROW | {"sentence_bad": 3}), "sentence_bad is no text: 3"),
+        ("[]", "expected a JSON object, found list"),
+        ("{", "is not JSON"),
+        ("", "holds no minimal pairs"),
+    ],
+)
+def test_a_mistake_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+    (tmp_path / "x.jsonl").write_text(text)
+    with pytest.raises(UserError) as caught:
+        read_minimal_pairs(tmp_path / "x.jsonl")
+    assert sentence in str(caught.value)
+
+
+def test_the_sixty_seven_paradigms(shared_data: Path) -> None:
+    pairs = read_minimal_pairs(shared_data / "blimp" / "blimp.jsonl.gz")
+    assert Counter(Counter(pair.paradigm for pair in pairs).values()) == {334: 67}

@@ -1,0 +1,139 @@
+"""Tagged words: three layouts, what they leave out, and mistakes named to the line."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from bertwright.errors import UserError
+from bertwright.tasks.formats.examples import TaggedWords
+from bertwright.tasks.formats.tagged import read_tagged
+
+CONLLU = """\
+# sent_id = 1
+# text = They don't. # not a comment
+1\tThey\tthey\tPRON\tPRP\tCase=Nom\t2\tnsubj\t_\t_
+2-3\tdon't\t_\t_\t_\t_\t_\t_\t_\t_
+2\tdo\tdo\tAUX\tVBP\t_\t0\troot\t_\tSpaceAfter=No
+3\tn't\tnot\tPART\tRB\t_\t2\tadvmod\t_\t_
+3.1\tgo\tgo\tVERB\tVB\t_\t_\t_\t_\t_
+
+1\t#\t#\tSYM\tNFP\t_\t0\troot\t_\t_
+"""
+
+IOB2 = """\
+# newdoc id = a
+# text = Barb ran
+1\tBarb\tB-PER\t-\tannotator
+2\tran\tO\t-\t-
+
+# text = New York
+1\tNew\tB-LOC\t-\t-
+2\tYork\tI-LOC\t-\t-
+"""
+
+CONLL_2003 = """\
+-DOCSTART- -X- O O
+
+U.N. NNP I-NP I-ORG
+official NN I-NP O
+
+# NN I-NP O
+5 CD I-NP O
+"""
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_bytes(text.encode())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("column", "tags"),
+    [
+        ("upos", [("PRON", "AUX", "PART"), ("SYM",)]),
+        ("xpos", [("PRP", "VBP", "RB"), ("NFP",)]),
+        ("feats", [("Case=Nom", "_", "_"), ("_",)]),
+        (None, [None, None]),
+    ],
+)
+def test_conllu_keeps_the_syntactic_words(
+    tmp_path: Path, column: str | None, tags: list[tuple[str, ...]]
+) -> None:
+    words = [("They", "do", "n't"), ("#",)]
+    expected = [TaggedWords(w, t) for w, t in zip(words, tags, strict=True)]
+    assert read_tagged(written(tmp_path / "x.conllu", CONLLU), column) == expected
+    (tmp_path / "x.conllu.gz").write_bytes(gzip.compress(CONLLU.encode()))
+    assert read_tagged(tmp_path / "x.conllu.gz", column) == expected
+
+
+def test_numbered_words(tmp_path: Path) -> None:
+    assert read_tagged(written(tmp_path / "x.iob2", IOB2)) == [
+        TaggedWords(("Barb", "ran"), ("B-PER", "O")),
+        TaggedWords(("New", "York"), ("B-LOC", "I-LOC")),
+    ]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_plain_columns(tmp_path: Path, end: str) -> None:
+    path = written(tmp_path / "x.conll", CONLL_2003.replace("\n", end))
+    assert read_tagged(path) == [
+        TaggedWords(("U.N.", "official"), ("I-ORG", "O")),
+        TaggedWords(("#", "5"), ("O", "O")),
+    ]
+
+
+def test_words_alone_can_be_read_for_prediction(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.txt", "a\nb\n\nc\n")
+    assert read_tagged(path, None) == [TaggedWords(("a", "b")), TaggedWords(("c",))]
+
+
+def test_a_sentence_ends_with_the_file(tmp_path: Path) -> None:
+    assert len(read_tagged(written(tmp_path / "x.iob2", IOB2.rstrip("\n")))) == 2
+    assert len(read_tagged(written(tmp_path / "x.iob2", "\n\n" + IOB2 + "\n \n\n"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "column", "sentence"),
+    [
+        ("x.conllu", CONLLU, "uposs", "x.conllu: no column 'uposs': did you mean 'upos'?"),
+        ("x.conllu", CONLLU, "tag", "x.conllu: no column 'tag' (known: feats, upos, xpos)"),
+        ("x.iob2", IOB2, "upos", "x.iob2: no column 'upos' (known: tag)"),
+        (
+            "x.conllu",
+            CONLLU.replace("3\tn't", "4\tn't"),
+            "upos",
+            "x.conllu line 6: word number '4' instead of 3",
+        ),
+        (
+            "x.conllu",
+            CONLLU.replace("\tSpaceAfter=No", ""),
+            "upos",
+            "x.conllu line 5 has 9 columns instead of 10",
+        ),
+        ("x.conllu", IOB2, "upos", "x.conllu line 3: no upos for the word 'Barb'"),
+        ("x.conll", "a\nb\n", "tag", "x.conll line 1: no tag for the word 'a'"),
+        ("x.conll", "a\tO\nb\t\n", "tag", "x.conll line 2: no tag for the word 'b'"),
+        ("x.conll", "# only a comment\n\n", "tag", "x.conll holds no sentences"),
+        ("x.conll", "", "tag", "x.conll holds no sentences"),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    tmp_path: Path, name: str, text: str, column: str, sentence: str
+) -> None:
+    path = written(tmp_path / name, text)
+    with pytest.raises(UserError) as caught:
+        read_tagged(path, column)
+    assert str(caught.value) == f"{tmp_path}/{sentence}"
+
+
+def test_real_files_hold_what_their_makers_say(shared_data: Path) -> None:
+    dev = read_tagged(shared_data / "ud_en_ewt" / "en_ewt-ud-dev.conllu.gz", "upos")
+    assert (len(dev), sum(len(s.words) for s in dev)) == (2001, 25147)
+    assert len({tag for s in dev for tag in s.tags or ()}) == 17
+    entities = read_tagged(shared_data / "uner_en_ewt" / "dev.iob2")
+    assert (len(entities), sum(len(s.words) for s in entities)) == (501, 7552)
+    assert {tag for s in entities for tag in s.tags or ()} == {
+        "O",
+        *(f"{prefix}-{kind}" for prefix in "BI" for kind in ("PER", "LOC", "ORG")),
+    }
