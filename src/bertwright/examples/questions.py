@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bertwright.errors import UserError
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.corruption import Corruption
-from bertwright.examples.selection import Selection
+from bertwright.examples.selection import FILLER, Selection
 from bertwright.randomness import Counters, integers, key
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Question:
 
     - ``where``: (M,) int64, flat places in the B * L of the rows
     - ``target``: (M,) int64, the right answers
-    - ``weight``: (M,) float32, 0 for fillers, which ask nothing at the first place of their row
+    - ``weight``: (M,) float32, 0 for fillers, which only keep M what it is
     """
 
     where: NDArray[np.int64]
@@ -78,7 +78,7 @@ def next_pieces(
     if document is not None:
         counts = (document[:, 1:] == document[:, :-1]) & (document[:, 1:] >= 0)
     if targets_per_row is None:
-        where = np.where(counts, np.arange(length - 1), 0)
+        where = np.broadcast_to(np.arange(length - 1), counts.shape)
         return _ask(rows, where, counts.astype(np.float32), shift=1)
     number = counts.sum(axis=1, keepdims=True)
     start = integers(of, number, np.reshape(epoch, (-1, 1)), np.reshape(row_index, (-1, 1)))
@@ -115,5 +115,5 @@ def _evenly(
     slot = np.arange(slots)
     nth = np.where(slot < asked, (slot * number + start) // np.maximum(asked, 1), 0)
     places = np.argsort(~counts, axis=1, kind="stable")
-    where = np.where(slot < asked, np.take_along_axis(places, nth, axis=1), 0)
+    where = np.where(slot < asked, np.take_along_axis(places, nth, axis=1), FILLER)
     return where, (slot < asked).astype(np.float32)

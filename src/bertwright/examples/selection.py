@@ -1,9 +1,9 @@
 """Selection: which places of a row are asked about.
 
 The number of places per row, m, depends only on the row's length and the rate, so a step never
-changes shape; a row with fewer candidates has *fillers* of weight 0 at its first place. As in BERT
-the budget of a row is ``round(rate * real places)``, special tokens counted though never chosen,
-and at least one.
+changes shape; a row with fewer candidates is filled up with *fillers* of weight 0. As in BERT the
+budget of a row is ``round(rate * real places)``, special tokens counted though never chosen, and at
+least one.
 """
 
 from typing import Any, Literal
@@ -19,6 +19,9 @@ from bertwright.randomness import Counters, bits
 from bertwright.schedules import Constant, Value
 
 Places = tuple[NDArray[np.int64], NDArray[np.float32]]
+
+FILLER = 1
+"""The place of fillers: not 0, since some read the answer from the place before."""
 
 
 class Selection(Choice):
@@ -54,7 +57,7 @@ class Tokens(Selection):
         where = np.where(rank < chosen, order[:, :slots], length)
         where.sort(axis=1)
         weight = (rank < chosen).astype(np.float32)
-        return np.where(rank < chosen, where, 0), weight
+        return np.where(rank < chosen, where, FILLER), weight
 
 
 class WholeWords(Selection):
@@ -79,7 +82,7 @@ class WholeWords(Selection):
         flat = word + length * np.arange(num_rows)[:, None]
         sizes = np.bincount(flat[candidate], minlength=num_rows * length).reshape(word.shape)
         order, _ = _in_hash_order(sizes > 0, of, *coordinates)
-        taken = _fill(np.take_along_axis(sizes, order, 1), _budget(rows, rate, slots))
+        taken = fill(np.take_along_axis(sizes, order, 1), _budget(rows, rate, slots))
         chosen_word = np.zeros(word.shape, np.bool_)
         np.put_along_axis(chosen_word, order, taken, 1)
         return _listed(candidate & np.take_along_axis(chosen_word, np.maximum(word, 0), 1), slots)
@@ -112,7 +115,7 @@ def _in_hash_order(
     return (hashes & low).astype(np.int64), candidate.sum(axis=1, keepdims=True)
 
 
-def _fill(sizes: NDArray[Any], budget: NDArray[np.int64]) -> NDArray[np.bool_]:
+def fill(sizes: NDArray[Any], budget: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which items (B, W), in their order, fit in a budget (B, 1) when misfits are skipped.
 
     Each round takes all items up to the first misfit. An item that does not fit now never will, so
@@ -129,7 +132,7 @@ def _fill(sizes: NDArray[Any], budget: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 def _listed(chosen: NDArray[np.bool_], slots: int) -> Places:
     """The places of a mask (B, L) with at most ``slots`` in a row."""
-    where = np.zeros((len(chosen), slots), np.int64)
+    where = np.full((len(chosen), slots), FILLER, np.int64)
     weight = np.zeros((len(chosen), slots), np.float32)
     row, column = np.nonzero(chosen)
     rank = np.cumsum(chosen, axis=1)[row, column] - 1

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertwright.examples.coordinates import Coordinates, Rows
-from bertwright.text.shards import WordMarks
+from bertwright.text.marks import DOCUMENT_START, SENTENCE_START, WORD_START
 
 if TYPE_CHECKING:
     from bertwright.text.shards import Split
@@ -48,7 +48,7 @@ class Layout:
         pieces, marks = read(self.split, start, self.room)
         offset = np.arange(self.room)
         given = offset < count[:, None]
-        begins = given & (marks & WordMarks.DOCUMENT_START != 0)
+        begins = given & (marks & DOCUMENT_START != 0)
         before = len(self.joint) * np.cumsum(begins, axis=1)
         missing = before[:, 0] - lead * begins[:, 0]
         place = 1 + offset + before - missing[:, None]
@@ -63,8 +63,7 @@ class Layout:
         shown[text] = pieces[kept]
         heads = self._insert_joints(shown, begins, place)
         word, sentence = (
-            _indices(text, kept, marks & mark != 0)
-            for mark in (WordMarks.WORD_START, WordMarks.SENTENCE_START)
+            _indices(text, kept, marks & mark != 0) for mark in (WORD_START, SENTENCE_START)
         )
         real = np.arange(self.length) <= end[:, None]
         position, document = self._isolate(heads, real)

@@ -23,7 +23,7 @@ from bertwright.examples.assembly.layout import read
 from bertwright.examples.assembly.source import Assembly, RowSource
 from bertwright.examples.coordinates import Coordinates, Rows
 from bertwright.randomness import Counters, bits, integers, key, uniform
-from bertwright.text.shards import WordMarks
+from bertwright.text.marks import SENTENCE_START, WORD_START
 
 if TYPE_CHECKING:
     from bertwright.text.shards import Split
@@ -140,10 +140,8 @@ class _PairRows:
     def _truncate(
         self, a: _Texts, b: _Texts, index: NDArray[np.int64], epoch: Counters
     ) -> tuple[_Texts, _Texts]:
-        """Cut the longer text, B when they are equal, until both fit."""
-        room = self.assembly.room
-        num_a = np.minimum(a.count, np.maximum(room - b.count, (room + 1) // 2))
-        num_b = np.minimum(b.count, room - num_a)
+        """Cut the texts until both fit, at either end piece by piece."""
+        num_a, num_b = fitted(a.count, b.count, self.assembly.room)
         front_a = _heads(a.count - num_a, key(self.of, "front of A"), epoch, index)
         front_b = _heads(b.count - num_b, key(self.of, "front of B"), epoch, index)
         return _Texts(a.start + front_a, num_a), _Texts(b.start + front_b, num_b)
@@ -169,7 +167,7 @@ class _PairRows:
         begins = (place == 1) | (place == start_of_b)
         word, sentence = (
             np.where(text, np.cumsum(begins | (marks & mark != 0) & text, axis=1) - 1, -1)
-            for mark in (WordMarks.WORD_START, WordMarks.SENTENCE_START)
+            for mark in (WORD_START, SENTENCE_START)
         )
         segment = (place > a.count[:, None] + 1) & real
         coordinates = Coordinates(
@@ -179,6 +177,14 @@ class _PairRows:
             sentence=sentence.astype(np.int32),
         )
         return Rows(shown, coordinates, ~text, relation)
+
+
+def fitted(
+    num_a: NDArray[np.int64], num_b: NDArray[np.int64], room: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Pieces left of two texts when the longer, B when they are equal, loses one until both fit."""
+    num_a = np.minimum(num_a, np.maximum(room - num_b, (room + 1) // 2))
+    return num_a, np.minimum(num_b, room - num_a)
 
 
 def _heads(
