@@ -10,6 +10,7 @@ from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
 from bertwright.tasks.formats.tables import Columns, read_table
 from bertwright.tasks.formats.tagged import read_tagged
+from bertwright.tasks.restoration import TAGS, read_restoration
 from bertwright.tasks.task import Task
 
 _ENTAILMENT = ("entailment", "not_entailment")
@@ -73,6 +74,7 @@ TASKS: dict[str, Task] = {
         tagging_task("upos", "upos", ("accuracy", "macro-f1")),
         tagging_task("xpos", "xpos", ("accuracy", "macro-f1")),
         tagging_task("feats", "feats", ("accuracy", "macro-f1")),
+        Task("restoration", "tags", read_restoration, ("macro-f1", "accuracy"), TAGS),
     )
 }
 """By name, in lower case."""
