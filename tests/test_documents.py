@@ -4,6 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
+import typer
+
+from bertwright.cli.application import app
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -47,3 +50,12 @@ def test_make_targets_exist(document: Path) -> None:
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     named = [words[1] for words in commands(document) if words[0] == "make" and len(words) > 1]
     assert [name for name in named if name not in targets] == []
+
+
+@documents
+def test_verbs_exist(document: Path) -> None:
+    command = typer.main.get_command(app)
+    assert isinstance(command, typer.core.TyperGroup)
+    verbs = command.list_commands(typer.Context(command))
+    named = [words[1] for words in commands(document) if words[0] == "bertwright" and words[1:]]
+    assert [name for name in named if name not in verbs and not name.startswith("-")] == []
