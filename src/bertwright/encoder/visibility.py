@@ -101,7 +101,7 @@ class Either(Visibility):
         return seen
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class View:
     """A rule evaluated for one batch.
 

@@ -7,7 +7,8 @@ is an error that names the kernels that have it.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache, lru_cache
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -151,27 +152,41 @@ def _document_bounds(view: View, batch: int, length: int, device: torch.device) 
 
 
 def _flex(call: Call) -> Tensor:
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+    from torch.nn.attention.flex_attention import flex_attention
 
-    mask = call.view.mask
-    batch, _, length, _ = call.query.shape
+    blocks = _flex_blocks(call.view, call.query.shape[2], call.query.device.type)
+    fused = call.query.is_cuda and not torch.compiler.is_compiling()
+    run = _compiled_flex() if fused else flex_attention
+    context: Tensor = run(call.query, call.key, call.value, block_mask=blocks)
+    return _without_blind(context, call.view)
+
+
+@cache
+def _compiled_flex() -> Callable[..., Tensor]:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return torch.compile(flex_attention, dynamic=False)
+
+
+@lru_cache(maxsize=1)
+def _flex_blocks(view: View, length: int, device: str) -> Any:
+    """Which blocks of scores hold anything; the same for all blocks of the encoder."""
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    mask = view.mask
 
     def seen(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
         assert mask is not None
-        return mask[b, 0, q, k]
+        return mask[b.clamp(max=len(mask) - 1), 0, q, k]
 
     def earlier(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
         return q >= k
 
-    rule = {"all": None, "causal": earlier}.get(call.view.shape, seen)
-    blocks = None
-    if rule is not None:
-        blocks = create_block_mask(
-            rule, batch, None, length, length, device=call.query.device.type
-        )
-    context = flex_attention(call.query, call.key, call.value, block_mask=blocks)
-    assert isinstance(context, Tensor)
-    return _without_blind(context, call.view)
+    rule = {"all": None, "causal": earlier}.get(view.shape, seen)
+    if rule is None:
+        return None
+    batch = None if mask is None or len(mask) == 1 else len(mask)
+    return create_block_mask(rule, batch, None, length, length, device=device)
 
 
 def _without_blind(context: Tensor, view: View) -> Tensor:

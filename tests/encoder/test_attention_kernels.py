@@ -1,0 +1,71 @@
+"""Every kernel equals the explicit definition, and says so where it cannot."""
+
+import pytest
+import torch
+
+from bertwright.encoder.kernels.attention import KERNELS, Call, attend
+from bertwright.encoder.kernels.noise import Noise
+from bertwright.encoder.stream import Coordinates
+from bertwright.encoder.taps import Site, Taps
+from bertwright.encoder.visibility import Bidirectional, Causal, SameDocument, Window, view
+from bertwright.errors import UserError
+
+RULES = [Bidirectional(), Causal(), SameDocument(), Causal() & SameDocument(), Window(size=2)]
+
+
+def _call(rule, padded, dtype=torch.float32, **changes):
+    generator = torch.Generator().manual_seed(1)
+    query, key, value = torch.randn(3, 2, 3, 12, 8, generator=generator, dtype=dtype).unbind(0)
+    document = torch.tensor([[0] * 5 + [1] * 7, [0] * 8 + [-1] * 4]) if padded else None
+    coordinates = Coordinates(torch.arange(12)[None], document=document)
+    settings = {"rate": 0.0, "noise": None, "site": None, **changes}
+    return Call(query, key, value, view(rule, coordinates), **settings)
+
+
+@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.kind)
+@pytest.mark.parametrize("name", [n for n, k in KERNELS.items() if "cpu" in k.devices])
+def test_kernel_equals_explicit(name, rule, padded):
+    call = _call(rule, padded)
+    expected = attend(call, "explicit")
+    torch.testing.assert_close(attend(call, name), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.kind)
+def test_flex_computes_what_explicit_does(rule):
+    for padded in (True, False):
+        call = _call(rule, padded)
+        flex = KERNELS["flex"].compute(call)
+        torch.testing.assert_close(flex, attend(call, "explicit"), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["explicit", "sdpa"])
+def test_a_row_that_sees_nothing_gives_zeros_and_finite_gradients(name):
+    call = _call(SameDocument(), padded=True)
+    call.query.requires_grad_()
+    context = attend(call, name)
+    assert context[1, :, 8:].abs().max() == 0
+    context.sum().backward()
+    assert call.query.grad.isfinite().all()
+
+
+def test_what_a_kernel_lacks_is_an_error_that_names_who_has_it():
+    taps = Taps()
+    with (
+        taps.record("weights"),
+        pytest.raises(UserError, match=r"sdpa.*weights to look at.*explicit"),
+    ):
+        attend(_call(Causal(), False, site=Site(taps)), "sdpa")
+    with pytest.raises(UserError, match=r"dropout.*explicit"):
+        attend(_call(Causal(), False, rate=0.1, noise=Noise.of(0, 0)), "sdpa")
+    with pytest.raises(UserError, match=r"varlen.*'causal'"):
+        attend(_call(Causal(), False), "varlen")
+
+
+def test_the_document_bounds_of_the_varlen_layout():
+    from bertwright.encoder.kernels.attention import _document_bounds
+
+    call = _call(SameDocument(), padded=True)
+    bounds = _document_bounds(call.view, 2, 12, torch.device("cpu"))
+    assert bounds.tolist() == [0, 5, 12, 20, 24]

@@ -1,0 +1,70 @@
+"""The fast cross-entropy equals its plain definition, in value and in every gradient."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from bertwright.encoder.kernels import cross_entropy as kernel
+
+
+def _tensors(questions: int, vocabulary: int, width: int):
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(questions, width, generator=generator)
+    table = torch.randn(vocabulary, width, generator=generator) * 0.3
+    bias = torch.randn(vocabulary, generator=generator)
+    target = torch.randint(0, vocabulary, (questions,), generator=generator)
+    weight = (torch.rand(questions, generator=generator) > 0.3).float()
+    return [t.requires_grad_() for t in (hidden, table, bias)], target, weight
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("chunk_elements", [10**9, 7 * 40])
+def test_value_and_gradients_equal_the_definition(monkeypatch, weighted, biased, chunk_elements):
+    monkeypatch.setattr(kernel, "CHUNK_ELEMENTS", chunk_elements)
+    (hidden, table, bias), target, weight = _tensors(21, 40, 8)
+    parameters = [hidden, table, bias] if biased else [hidden, table]
+    used = bias if biased else None
+    ones = weight if weighted else None
+
+    loss, right = kernel.cross_entropy(hidden, table, used, target, ones)
+    found = torch.autograd.grad(loss * 0.37, parameters)
+
+    logits = F.linear(hidden, table, used)
+    each = F.cross_entropy(logits, target, reduction="none")
+    share = torch.ones_like(each) if ones is None else ones
+    expected = torch.autograd.grad((each * share).sum() * 0.37, parameters)
+
+    torch.testing.assert_close(loss, (each * share).sum())
+    assert right == ((logits.argmax(1) == target) * share).sum()
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+
+
+def test_without_gradients_the_value_is_the_same():
+    (hidden, table, bias), target, weight = _tensors(21, 40, 8)
+    with_gradients, right = kernel.cross_entropy(hidden, table, bias, target, weight)
+    with torch.no_grad():
+        without, also_right = kernel.cross_entropy(hidden, table, bias, target, weight)
+    torch.testing.assert_close(without, with_gradients.detach())
+    assert right == also_right
+
+
+def test_in_bfloat16_the_error_is_that_of_rounding():
+    (hidden, table, bias), target, weight = _tensors(64, 300, 32)
+    half = [t.detach().bfloat16().requires_grad_() for t in (hidden, table, bias)]
+    exact = [t.detach().float().requires_grad_() for t in half]
+    loss, _ = kernel.cross_entropy(*half, target, weight)
+    reference, _ = kernel.cross_entropy(*exact, target, weight)
+    assert float((loss - reference).detach().abs() / reference.detach()) < 0.01
+    for one, other in zip(
+        torch.autograd.grad(loss, half), torch.autograd.grad(reference, exact), strict=True
+    ):
+        assert float((one.float() - other).norm() / other.norm()) < 0.02
+
+
+def test_large_logits_do_not_overflow():
+    hidden = torch.tensor([[200.0, 0.0]])
+    table = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    loss, _ = kernel.cross_entropy(hidden, table, None, torch.tensor([1]))
+    assert float(loss) == pytest.approx(200.0)
