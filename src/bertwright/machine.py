@@ -1,0 +1,114 @@
+"""The machine: what it is, how fast it multiplies matrices, and how it hands out memory.
+
+Nothing here is needed for a result; it is needed to be fast, and to say how fast.
+"""
+
+import ctypes
+import os
+import platform
+import sys
+import time
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bertwright.axes import Precision
+
+if TYPE_CHECKING:
+    import torch
+
+_TRIM_THRESHOLD, _MMAP_MAX = -1, -4
+"""Names of glibc's malloc.h."""
+
+_PRODUCTS = {
+    "cpu": ((4096, 768, 3072), (2048, 2048, 2048)),
+    "cuda": ((16384, 4096, 4096), (8192, 8192, 8192)),
+}
+"""Sizes (m, k, n) that are large enough to reach the peak and small enough to repeat."""
+
+
+@cache
+def tune_allocator() -> None:
+    """Keep freed memory instead of giving it back to the system; to be called before any tensor is
+    made.
+
+    By default glibc returns every large block, and the next step faults its pages in anew: a small
+    encoder spends half of a float32 step on that. Where the C library is another one, nothing
+    happens.
+    """
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+    if sys.platform == "linux" and platform.libc_ver()[0] == "glibc":
+        library = ctypes.CDLL("libc.so.6")
+        library.mallopt(_MMAP_MAX, 0)
+        library.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def num_cores() -> int:
+    """The cores that this process may use."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def description() -> str:
+    """The machine in words: ``AMD EPYC, 2 cores, 23 GB of memory, no GPU``."""
+    import torch
+
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    return f"{_processor()}, {num_cores()} cores, {memory:.0f} GB of memory, {gpu}"
+
+
+def versions(*libraries: str) -> dict[str, str]:
+    """The installed versions of Python and of those libraries that are there."""
+    found = {"python": platform.python_version()}
+    for library in libraries:
+        try:
+            found[library] = metadata.version(library)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def matrix_peak(
+    precision: Precision, device: "torch.device | str" = "cpu", seconds: float = 0.5
+) -> float:
+    """Floating-point operations per second of large matrix products, as measured now.
+
+    The rate that one product in ten exceeds: the best of many is luck, and neighbours on the same
+    machine slow most of them down.
+    """
+    import torch
+
+    kind = torch.device(device).type
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    rates: list[float] = []
+    for m, k, n in _PRODUCTS[kind]:
+        left = torch.randn(m, k, device=device, dtype=dtype)
+        right = torch.randn(k, n, device=device, dtype=dtype)
+        result = torch.empty(m, n, device=device, dtype=dtype)
+        end = time.perf_counter() + seconds / len(_PRODUCTS[kind])
+        while time.perf_counter() < end:
+            began = time.perf_counter()
+            torch.mm(left, right, out=result)
+            synchronise(kind)
+            rates.append(2.0 * m * k * n / (time.perf_counter() - began))
+    return sorted(rates)[int(0.9 * len(rates))]
+
+
+def synchronise(kind: str) -> None:
+    """Wait until a device of that kind has done what it was asked."""
+    if kind == "cuda":
+        import torch
+
+        torch.cuda.synchronize()
+
+
+def _processor() -> str:
+    file = Path("/proc/cpuinfo")
+    if file.is_file():
+        for line in file.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
