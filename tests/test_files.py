@@ -4,7 +4,7 @@ import errno
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from bertwright.files import atomic_file, atomic_folder, require_free, write_tex
 
 
 @contextmanager
-def largest_file(size_bytes: int) -> Iterator[None]:
+def largest_file(size_bytes: int) -> Generator[None]:
     """A disk that is full after so many bytes of a file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))

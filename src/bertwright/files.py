@@ -4,7 +4,7 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from bertwright.errors import UserError
 
 
 @contextmanager
-def atomic_folder(path: Path) -> Iterator[Path]:
+def atomic_folder(path: Path) -> Generator[Path]:
     """A temporary folder beside ``path`` that takes its name when the block ends without error.
 
     Errors: UserError when ``path`` already holds something, or when the disk is full.
@@ -36,7 +36,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def atomic_file(path: Path) -> Iterator[Path]:
+def atomic_file(path: Path) -> Generator[Path]:
     """A temporary file beside ``path`` that replaces it when the block ends without error."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ def require_free(path: Path) -> None:
 
 
 @contextmanager
-def full_disk_named(path: Path) -> Iterator[None]:
+def full_disk_named(path: Path) -> Generator[None]:
     """Turn a full disk (or quota, or file-size limit) into a sentence that names the path."""
     try:
         yield
