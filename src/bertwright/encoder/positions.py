@@ -125,9 +125,10 @@ class RotaryPositions(PositionScheme):
 def rotate(x: Tensor, rotation: Rotation) -> Tensor:
     """Rotate queries or keys x (B, H, L, d) by a rotation (1 or B, 1, L, d)."""
     cosine, sine = rotation
-    first, second = x.float().chunk(2, dim=-1)
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    first, second = wide.chunk(2, dim=-1)
     turned = torch.cat((-second, first), dim=-1)
-    return (x.float() * cosine + turned * sine).to(x.dtype)
+    return (wide * cosine + turned * sine).to(x.dtype)
 
 
 def _angles(position: Tensor, width: int, base: float) -> Tensor:

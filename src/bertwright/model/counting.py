@@ -32,6 +32,7 @@ def parameters_by_part(recipe: Recipe, vocabulary_size: int | None = None) -> di
         "last_norm": model.encoder.norm,
         "output": model.output or nn.Identity(),
         **{f"head_{name}": head for name, head in model.heads.items()},
+        "pooler": model.pooler or nn.Identity(),
     }
     counted = {name: _count(part) for name, part in parts.items()}
     return {name: number for name, number in counted.items() if number}
@@ -108,7 +109,7 @@ def training_memory(recipe: Recipe, vocabulary_size: int | None = None) -> int:
     """Bytes for parameters, gradients, two moments and the activations of one micro-batch."""
     number = sum(parameters_by_part(recipe, vocabulary_size).values())
     per_parameter = 16 if recipe.precision == "float32" else 12 + 4
-    tokens = recipe.micro_batch_tokens or int(recipe.batch_tokens.at(1.0))
+    tokens = min(recipe.micro_batch_tokens, int(recipe.batch_tokens.at(1.0)))
     length = max(recipe.assembly_of(n).length for n in range(len(recipe.phases)))
     element = 4 if recipe.precision == "float32" else 2
     return number * per_parameter + tokens * _activations(recipe.encoder, length) * element

@@ -60,13 +60,21 @@ def load_model(folder: Path) -> tuple[Model, Tokenizer]:
             f"{folder} is not a model folder: it needs {RECIPE} and {WEIGHTS} (a training that was "
             f"cut off is finished with pretrain --resume)"
         )
-    recipe = load_recipe(folder)
+    tensors = read_tensors(folder / WEIGHTS)
     tokenizer = Tokenizer.load(folder)
+    # A published table may have more rows than there are pieces.
+    table = tensors.get("encoder.embeddings.pieces.weight")
+    size = tokenizer.size if table is None else max(len(table), tokenizer.size)
+    return filled(load_recipe(folder), size, tensors, str(folder / WEIGHTS)), tokenizer
+
+
+def filled(recipe: Recipe, vocabulary_size: int, tensors: dict[str, Tensor], origin: str) -> Model:
+    """A model of these parameters; UserError that names their origin where others are needed."""
     with torch.device("meta"):
-        model = Model(recipe, tokenizer.size)
+        model = Model(recipe, vocabulary_size)
     model = model.to_empty(device="cpu")
-    load_weights(folder / WEIGHTS, model)
-    return model.eval(), tokenizer
+    fill(model, tensors, origin)
+    return model.eval()
 
 
 def load_recipe(folder: Path) -> Recipe:
@@ -75,21 +83,25 @@ def load_recipe(folder: Path) -> Recipe:
     try:
         return Recipe.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
     except ValidationError as error:
-        raise explain(error, str(path), Recipe) from error
+        raise explain(error, str(path)) from error
+
+
+def load_weights(path: Path, module: nn.Module) -> None:
+    """Fill the parameters of a module from a safetensors file."""
+    fill(module, read_tensors(path), str(path))
 
 
 @torch.no_grad()
-def load_weights(path: Path, module: nn.Module) -> None:
-    """Fill the parameters of a module from a safetensors file."""
-    tensors = read_tensors(path)
+def fill(module: nn.Module, tensors: dict[str, Tensor], origin: str) -> None:
+    """Fill the parameters of a module; UserError that names the origin where others are needed."""
     wanted = dict(module.named_parameters())
     if odd := sorted(wanted.keys() ^ tensors.keys()):
         where = "is missing from" if odd[0] in wanted else "is not known to the model of"
-        raise UserError(f"{path}: the parameter {odd[0]} {where} this file's recipe")
+        raise UserError(f"{origin}: the parameter {odd[0]} {where} this file's recipe")
     for name, parameter in wanted.items():
         if parameter.shape != tensors[name].shape:
             here, there = tuple(parameter.shape), tuple(tensors[name].shape)
-            raise UserError(f"{path}: {name} has shape {there}, the recipe asks for {here}")
+            raise UserError(f"{origin}: {name} has shape {there}, the recipe asks for {here}")
         parameter.copy_(tensors[name])
 
 

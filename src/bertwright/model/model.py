@@ -74,6 +74,8 @@ class Model(nn.Module):
         )
         heads = {name: o.head(recipe.encoder) for name, o in recipe.objectives.items()}
         self.heads = nn.ModuleDict({n: head for n, head in heads.items() if head is not None})
+        width = recipe.encoder.width
+        self.pooler = nn.Linear(width, width) if recipe.pooler else None
 
     @staticmethod
     def build(recipe: Recipe, vocabulary_size: int) -> "Model":

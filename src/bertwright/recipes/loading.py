@@ -41,7 +41,7 @@ def resolve(name: str | Path, overrides: Iterable[str], model: type[Model]) -> M
     try:
         return model.model_validate(stated)
     except ValidationError as error:
-        raise explain(error, f"recipe {name}", model) from error
+        raise explain(error, f"recipe {name}") from error
 
 
 def read(name: str | Path) -> Mapped:

@@ -52,12 +52,15 @@ class Recipe(Settings):
     encoder: EncoderChoice = EncoderChoice()
     output: OutputChoice = Tied()
     objectives: dict[str, Objective]
+    """None at all where an imported encoder came without heads: it can be used, not trained."""
+    pooler: bool = False
+    """A dense layer for the first place that no objective has: some published encoders carry one."""
     phases: tuple[Phase, ...] = (Phase(),)
 
     optimiser: Optimiser = AdamW()
     schedule: Value = Warmup()
     batch_tokens: Value = Constant(value=4096)
-    micro_batch_tokens: int | None = Field(default=None, ge=8)
+    micro_batch_tokens: int = Field(default=16384, ge=8)
     clip: float | None = Field(default=1.0, gt=0)
     precision: Precision = "bf16"
     compile: Literal["auto", True, False] = "auto"
@@ -88,6 +91,8 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:
+        if not self.objectives:
+            return self
         for number in range(len(self.phases)):
             self._check_phase(number)
         return self

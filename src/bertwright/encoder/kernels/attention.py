@@ -99,7 +99,8 @@ def _automatic(call: Call) -> str:
 
 def _explicit(call: Call) -> Tensor:
     query, key, view = call.query, call.key, call.view
-    scores = torch.matmul(query, key.transpose(-1, -2)).float() * query.shape[-1] ** -0.5
+    scores = torch.matmul(query, key.transpose(-1, -2))
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32)) * query.shape[-1] ** -0.5
     scores = tap(call.site, "scores", scores)
     if view.shape == "causal":
         length = query.shape[2]

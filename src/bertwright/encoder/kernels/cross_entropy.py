@@ -22,7 +22,8 @@ def softmax_parts(
     logits: Tensor, bias: Tensor | None, target: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Exponentials (M, V) in the dtype of the logits, their sums, losses and hits, each (M,)."""
-    x = logits.float() if bias is None else logits.float() + bias.float()
+    x = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    x = x if bias is None else x + bias
     top = x.amax(1, keepdim=True)
     exponentials = torch.exp(x - top)
     total = exponentials.sum(1)

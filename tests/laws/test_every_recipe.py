@@ -1,0 +1,198 @@
+"""What must hold for every recipe."""
+
+import math
+
+import pytest
+import torch
+from recipes_at_toy_size import LENGTH, SYSTEMS, VOCABULARY, toy, toy_batch
+
+from bertwright.encoder.kernels.noise import Noise
+from bertwright.encoder.roles import roles
+from bertwright.encoder.stream import Coordinates
+from bertwright.encoder.visibility import Causal
+from bertwright.model import Model
+from bertwright.model.counting import parameters_by_part
+from bertwright.objectives.objective import visibility_of
+
+every_system = pytest.mark.parametrize("system", SYSTEMS)
+
+
+def built(system: str, *overrides: str) -> Model:
+    return Model.build(toy(system, *overrides), VOCABULARY)
+
+
+def total_loss(model: Model, phase: int, noise: Noise | None = None) -> torch.Tensor:
+    losses = model.losses(
+        toy_batch(model.recipe, phase), model.recipe.objectives_of(phase), noise
+    )
+    return sum((loss.sum / loss.count for loss in losses.values()), torch.zeros(()))
+
+
+def pieces_of(num_rows: int, length: int = LENGTH) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(2)
+    return torch.randint(5, VOCABULARY, (num_rows, length), generator=generator)
+
+
+@every_system
+def test_the_parts_add_up_to_the_parameters(system):
+    model = built(system)
+    assert sum(p.numel() for p in model.parameters()) == sum(
+        parameters_by_part(model.recipe, VOCABULARY).values()
+    )
+
+
+@every_system
+def test_every_parameter_has_a_role_and_matrices_are_two_dimensional(system):
+    model = built(system)
+    found = roles(model)
+    for name, parameter in model.named_parameters():
+        assert (found[name].kind in ("matrix", "table")) == (parameter.ndim == 2), name
+        assert parameter.shape[0] % found[name].parts == 0
+
+
+@every_system
+def test_states_have_the_width_of_the_model(system):
+    model = built(system)
+    assert model(pieces_of(3)).shape == (3, LENGTH, model.recipe.encoder.width)
+
+
+@every_system
+@pytest.mark.parametrize("rule", [None, Causal()], ids=["own", "causal"])
+def test_no_information_passes_where_the_rule_says_no(system, rule):
+    model = built(system)
+    document = torch.tensor([[0] * 9 + [1] * (LENGTH - 9)])
+    coordinates = Coordinates(torch.arange(LENGTH)[None], document=document)
+    allowed = (rule or model.encoder.rule).visible(coordinates.queries(), coordinates.keys())[0]
+    entered = []
+
+    def enter(x: torch.Tensor) -> torch.Tensor:
+        entered.append(x.detach().requires_grad_())
+        return entered[-1]
+
+    with model.replace("embeddings.output", enter):
+        states = model(pieces_of(1), coordinates, rule)[0]
+    for place in range(0, LENGTH, 5):
+        weight = torch.randn(states.shape[1], generator=torch.Generator().manual_seed(0))
+        (gradient,) = torch.autograd.grad(states[place] @ weight, entered[0], retain_graph=True)
+        reached = gradient[0].abs().sum(-1) > 0
+        assert torch.equal(reached, allowed[place])
+
+
+@every_system
+def test_padding_and_batch_mates_change_nothing(system):
+    model = built(system)
+    pieces = pieces_of(3)
+    document = torch.zeros(3, LENGTH, dtype=torch.int64)
+    document[1, 15:] = -1
+    together = model(pieces, Coordinates(torch.arange(LENGTH)[None], document=document))
+    torch.testing.assert_close(together[0], model(pieces[:1])[0], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(together[1, :15], model(pieces[1:2, :15])[0], atol=1e-5, rtol=1e-5)
+
+
+@every_system
+def test_packed_documents_equal_documents_apart(system):
+    model = built(system, "encoder.visibility=document")
+    pieces = pieces_of(1)
+    document = torch.tensor([[0] * 10 + [1] * (LENGTH - 10)])
+    position = torch.tensor([[*range(10), *range(LENGTH - 10)]])
+    packed = model(pieces, Coordinates(torch.arange(LENGTH)[None], position, None, document))
+    torch.testing.assert_close(packed[:, :10], model(pieces[:, :10]), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(packed[:, 10:], model(pieces[:, 10:]), atol=1e-5, rtol=1e-5)
+
+
+@every_system
+def test_the_fused_kernel_equals_the_reference(system):
+    explicit = built(system, "encoder.mixer.kernel=explicit")
+    fused = built(system, "encoder.mixer.kernel=sdpa")
+    torch.testing.assert_close(explicit(pieces_of(2)), fused(pieces_of(2)), atol=1e-5, rtol=1e-5)
+
+
+@every_system
+def test_listening_changes_nothing(system):
+    model = built(system)
+    with model.record("*") as values:
+        heard = model(pieces_of(2))
+    torch.testing.assert_close(heard, model(pieces_of(2)), atol=1e-5, rtol=1e-5)
+    heads = model.recipe.encoder.width // 16
+    assert values["blocks.1.attention.weights"].shape == (2, heads, LENGTH, LENGTH)
+    assert torch.equal(values["output"], heard)
+
+
+@every_system
+def test_a_gate_of_one_changes_nothing_and_its_gradient_is_the_effect_of_the_head(system):
+    model = built(system).double()
+    name = "blocks.0.attention.context"
+    open_gate = torch.ones(2, 1, 1, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(32, dtype=torch.float64)
+    with model.encoder.gate({name: open_gate}):
+        opened = model(pieces_of(2))
+    torch.testing.assert_close(opened, model(pieces_of(2)))
+    (gradient,) = torch.autograd.grad((opened @ weight).sum(), open_gate)
+    step = 1e-6
+    for head in range(2):
+        moved = torch.ones(2, 1, 1, dtype=torch.float64)
+        moved[head] += step
+        with model.encoder.gate({name: moved}), torch.no_grad():
+            change = (model(pieces_of(2)) @ weight).sum() - (opened @ weight).sum()
+        assert float(change) / step == pytest.approx(float(gradient[head]), rel=1e-3, abs=1e-5)
+
+
+@every_system
+def test_every_parameter_gets_a_gradient(system):
+    model = built(system)
+    for phase in range(len(model.recipe.phases)):
+        total_loss(model, phase).backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().sum() > 0, name
+
+
+@every_system
+def test_the_loss_of_an_untrained_model_is_that_of_guessing(system):
+    model = built(system, "encoder.initialisation={kind: published, std: 0.02}")
+    for phase in range(len(model.recipe.phases)):
+        objectives = model.recipe.objectives_of(phase)
+        with torch.no_grad():
+            losses = model.losses(toy_batch(model.recipe, phase), objectives)
+        for name, loss in losses.items():
+            guesses = VOCABULARY if objectives[name].names_pieces else 2
+            assert float(loss.sum) / loss.count == pytest.approx(math.log(guesses), rel=0.03)
+
+
+@every_system
+def test_one_batch_can_be_learned_by_heart(system):
+    model = built(system, "encoder.initialisation={kind: width-aware}")
+    phase = len(model.recipe.phases) - 1
+    optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
+    for _ in range(120):
+        optimiser.zero_grad()
+        loss = total_loss(model, phase)
+        loss.backward()
+        optimiser.step()
+    assert float(loss.detach()) < 0.3
+
+
+@every_system
+def test_dropout_is_the_same_again_and_another_at_another_step(system):
+    rates = ("encoder.dropout=0.1", "encoder.mixer.dropout=0.1")
+    model = built(system, *rates)
+    with torch.no_grad():
+        once, again, later = (float(total_loss(model, 0, Noise.of(0, step))) for step in (1, 1, 2))
+    assert once == again != later
+
+
+@every_system
+def test_a_resolved_recipe_reads_back_as_itself(system):
+    import yaml
+
+    from bertwright.recipes import Recipe
+
+    recipe = toy(system)
+    assert Recipe.model_validate(yaml.safe_load(recipe.as_yaml())) == recipe
+
+
+@every_system
+def test_objectives_of_a_phase_agree_on_who_sees_whom(system):
+    recipe = toy(system)
+    for phase in range(len(recipe.phases)):
+        visibility_of(list(recipe.objectives_of(phase).values()))

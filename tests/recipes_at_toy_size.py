@@ -1,0 +1,82 @@
+"""Every system as a toy: the same axes, sizes that train in a moment."""
+
+import json
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertwright.examples.batches import make_batch
+from bertwright.model.model import TensorBatch
+from bertwright.objectives.objective import Asking, Objective
+from bertwright.recipes import Recipe
+from bertwright.text.marks import DOCUMENT_START, SENTENCE_START, WORD_START
+from bertwright.text.tokenizers import Specials
+from bertwright.recipes.loading import systems
+
+LENGTH, VOCABULARY = 24, 40
+
+SYSTEMS = systems()
+
+
+def toy(system: str, *overrides: str) -> Recipe:
+    """A system with two blocks of width 32, rows of 24 places and 40 pieces."""
+    whole = Recipe.load(system)
+    phases = [
+        {"share": phase.share, "objectives": phase.objectives} for phase in whole.phases
+    ]
+    return Recipe.load(
+        system,
+        "encoder.width=32",
+        "encoder.depth.layers=2",
+        "encoder.mixer.head_width=16",
+        f"assembly.length={LENGTH}",
+        f"text.tokenizer.size={VOCABULARY}",
+        f"phases={json.dumps(phases)}",
+        "batch_tokens=192",
+        "precision=float32",
+        "compile=false",
+        *overrides,
+    )
+
+
+SPECIALS = Specials(pad=0, unknown=1, start=2, end=3, mask=4)
+ROWS = 8
+
+
+@dataclass
+class ToyText:
+    """Random pieces with words, sentences and documents: what an assembly reads of a split."""
+
+    num_pieces: int = 1200
+
+    def __post_init__(self) -> None:
+        draw = np.random.default_rng(5)
+        self.text = draw.integers(5, VOCABULARY, self.num_pieces).astype(np.int32)
+        self.sentence_starts = np.arange(0, self.num_pieces + 1, 6, dtype=np.int64)
+        self.document_starts = np.arange(0, self.num_pieces + 1, 60, dtype=np.int64)
+        self.num_documents = len(self.document_starts) - 1
+        self.marks = np.zeros(self.num_pieces, np.uint8)
+        self.marks[::2] |= WORD_START
+        self.marks[self.sentence_starts[:-1]] |= SENTENCE_START
+        self.marks[self.document_starts[:-1]] |= DOCUMENT_START
+
+    def gather(
+        self, starts: NDArray[np.int64], length: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+        at = starts[:, None] + np.arange(length)
+        return self.text[at], self.marks[at]
+
+
+def toy_batch(recipe: Recipe, phase: int, epoch: int = 0) -> TensorBatch:
+    """Eight rows of toy text with the questions of one phase."""
+    source = recipe.assembly_of(phase).plan(cast(Any, ToyText()), SPECIALS, recipe.seed)
+
+    def ask(objective: Objective, rows: Any, epoch: Any, index: Any) -> Any:
+        return objective.ask(rows, Asking(recipe.seed, index, epoch, SPECIALS, VOCABULARY))
+
+    askers = {name: partial(ask, o) for name, o in recipe.objectives_of(phase).items()}
+    index = np.arange(ROWS, dtype=np.int64)
+    return TensorBatch(make_batch(source, index, np.full(ROWS, epoch, np.int64), askers))
