@@ -102,12 +102,9 @@ class Toy:
         mine = self.processes.part_of(count)
         drawn = place.rows + np.arange(mine.start, mine.stop)
         epoch, index = np.divmod(drawn, NUM_ROWS)
-        index = np.concatenate(
-            [
-                Permutation(NUM_ROWS, key(0, "order", int(e)))(i)
-                for e, i in zip(epoch, index[:, None], strict=True)
-            ]
-        )
+        for each in set(epoch.tolist()):
+            within = epoch == each
+            index[within] = Permutation(NUM_ROWS, key(0, "order", each))(index[within])
         x = uniform(key(0, "x"), index[:, None], np.arange(WIDTH)).astype(np.float32)
         if place.step == self.poisoned_step:
             x[0, 0] = np.nan

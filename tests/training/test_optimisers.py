@@ -1,0 +1,142 @@
+"""Laws of the optimisers."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from toy import Net, net_roles
+
+from bertwright.encoder.roles import Role
+from bertwright.training.optimisers.adam import Adam, AdamW
+from bertwright.training.optimisers.muon import Muon, orthogonal
+from bertwright.training.optimisers.optimiser import Optimiser
+from bertwright.training.parameters import MasterParameters
+
+ONE = torch.tensor(1.0)
+
+
+def gradients(net: nn.Module, step: int) -> None:
+    """Set the gradients of a net to random numbers of a step."""
+    generator = torch.Generator().manual_seed(step)
+    for parameter in net.parameters():
+        noise = torch.randn(parameter.shape, generator=generator).to(parameter.dtype)
+        if parameter.grad is None:
+            parameter.grad = noise
+        else:
+            parameter.grad.copy_(noise)
+
+
+def after(optimiser: Optimiser, steps: int = 4, compiled: bool = False) -> list[Tensor]:
+    net = Net()
+    parameters = MasterParameters(net, net_roles(net), "float32")
+    update = optimiser.build(parameters, compiled)
+    for step in range(steps):
+        gradients(net, step)
+        update.step(parameters.step_gradient(), 0.5, ONE)
+    return [p.detach() for p in net.parameters()]
+
+
+def after_torch(kind: type[torch.optim.Optimizer], steps: int = 4) -> list[Tensor]:
+    net = Net()
+    matrices = [p for p in net.parameters() if p.ndim == 2]
+    rest = [p for p in net.parameters() if p.ndim == 1]
+    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}]
+    optimiser = kind(groups, lr=0.02, betas=(0.8, 0.95), eps=1e-6)
+    for step in range(steps):
+        gradients(net, step)
+        optimiser.step()
+    return [p.detach() for p in net.parameters()]
+
+
+SETTINGS = {"rate": 0.04, "beta_1": 0.8, "beta_2": 0.95, "epsilon": 1e-6, "decay": 0.1}
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(AdamW, torch.optim.AdamW), (Adam, torch.optim.Adam)])
+def test_adam_equals_the_one_of_torch(ours: type, theirs: type) -> None:
+    for a, b in zip(after(ours(**SETTINGS)), after_torch(theirs), strict=True):
+        assert torch.allclose(a, b, atol=1e-6)
+
+
+def test_without_bias_correction_the_first_step_is_what_bert_does() -> None:
+    net = Net()
+    before = net.enter.bias.detach().clone()
+    parameters = MasterParameters(net, net_roles(net), "float32")
+    update = AdamW(rate=0.1, bias_correction=False).build(parameters, compiled=False)
+    gradients(net, 0)
+    gradient = net.enter.bias.grad.clone()
+    update.step(parameters.step_gradient(), 1.0, ONE)
+    step = 0.1 * gradient / ((0.001 * gradient.square()).sqrt() + 1e-8)
+    assert torch.allclose(net.enter.bias.detach(), before - 0.1 * step, atol=1e-6)
+
+
+@pytest.mark.parametrize("optimiser", [AdamW(**SETTINGS), Adam(**SETTINGS), Muon(**SETTINGS)])
+def test_compiled_equals_eager(optimiser: Optimiser) -> None:
+    for a, b in zip(after(optimiser), after(optimiser, compiled=True), strict=True):
+        assert torch.allclose(a, b, atol=1e-5)
+
+
+@pytest.mark.parametrize("optimiser", [AdamW(**SETTINGS), Muon(**SETTINGS)])
+def test_clipping_is_a_scale_of_the_gradient(optimiser: Optimiser) -> None:
+    found: list[Tensor] = []
+    for scale, clip in ((1.0, 0.25), (0.25, 1.0)):
+        net = Net()
+        parameters = MasterParameters(net, net_roles(net), "bf16")
+        update = optimiser.build(parameters, compiled=False)
+        gradients(net, 1)
+        update.step(parameters.step_gradient() * scale, 1.0, torch.tensor(clip))
+        found.append(parameters.master.clone())
+    assert torch.allclose(found[0], found[1], atol=1e-6)
+
+
+@pytest.mark.parametrize("optimiser", [AdamW(**SETTINGS), Adam(**SETTINGS), Muon(**SETTINGS)])
+def test_the_computing_copy_follows_the_master(optimiser: Optimiser) -> None:
+    net = Net()
+    parameters = MasterParameters(net, net_roles(net), "bf16")
+    before = parameters.master.clone()
+    update = optimiser.build(parameters, compiled=False)
+    gradients(net, 0)
+    update.step(parameters.step_gradient(), 1.0, ONE)
+    assert torch.equal(parameters.compute, parameters.master.bfloat16())
+    assert all(
+        (s != before[v.start : v.stop].view(v.shape)).all()
+        for v, s in zip(parameters.slots, parameters.state().values(), strict=True)
+    )
+
+
+def test_frozen_parameters_stay() -> None:
+    net = Net()
+    net.enter.weight.requires_grad_(False)
+    before = net.enter.weight.detach().clone()
+    parameters = MasterParameters(net, net_roles(net), "float32")
+    update = AdamW(decay=0.5).build(parameters, compiled=False)
+    parameters.gradient.fill_(1.0)
+    update.step(parameters.step_gradient(), 1.0, ONE)
+    assert torch.equal(net.enter.weight.detach(), before)
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 16, 40), (2, 40, 16)])
+def test_orthogonal_matrices_have_singular_values_near_one(shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    matrices = torch.randn(shape)
+    found = orthogonal(matrices.bfloat16()).float()
+    values = torch.linalg.svdvals(found)
+    assert values.min() > 0.4
+    assert values.max() < 1.4
+    u, _, v = torch.linalg.svd(matrices, full_matrices=False)
+    assert (found * (u @ v)).sum() / found.norm() / (u @ v).norm() > 0.95
+
+
+def test_a_fused_projection_is_orthogonalised_part_by_part() -> None:
+    moved: list[Tensor] = []
+    for parts in (1, 2):
+        linear = nn.Linear(8, 16, bias=False)
+        with torch.no_grad():
+            linear.weight.zero_()
+        parameters = MasterParameters(linear, {"weight": Role("matrix", parts)}, "float32")
+        update = Muon(matrix_rate=1.0, decay=0).build(parameters, compiled=False)
+        gradients(linear, 5)
+        update.step(parameters.step_gradient(), 1.0, ONE)
+        moved.append(linear.weight.detach().clone())
+    halves = moved[1].chunk(2)
+    for half in halves:
+        assert torch.linalg.svdvals(half).min() > 0.4
+    assert not torch.allclose(moved[0], moved[1], atol=0.1)
