@@ -1,6 +1,18 @@
 """The machine describes itself, and its peak is a rate that products reach."""
 
-from bertwright.machine import description, matrix_peak, num_cores, versions
+from pathlib import Path
+
+import pytest
+
+from bertwright import machine
+from bertwright.machine import (
+    description,
+    known_matrix_peak,
+    matrix_peak,
+    num_cores,
+    seconds_since_start,
+    versions,
+)
 
 
 def test_the_description_names_the_cores() -> None:
@@ -13,3 +25,16 @@ def test_versions_leave_out_what_is_not_installed() -> None:
 
 def test_the_peak_is_a_positive_rate() -> None:
     assert matrix_peak("float32", seconds=0.01) > 1e8
+
+
+def test_the_highest_peak_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for measured, known in ((2e9, 2e9), (1e9, 2e9), (3e9, 3e9)):
+        monkeypatch.setattr(machine, "matrix_peak", lambda *_, rate=measured: rate)
+        assert known_matrix_peak("float32") == known
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
+    assert known_matrix_peak("float32") == 3e9
+
+
+def test_this_process_began_before_now() -> None:
+    assert 0 < seconds_since_start() < 3600

@@ -4,22 +4,30 @@ Nothing here is needed for a result; it is needed to be fast, and to say how fas
 """
 
 import ctypes
+import json
 import os
 import platform
 import sys
 import time
+from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertwright.axes import Precision
+from bertwright.files import write_text
 
 if TYPE_CHECKING:
     import torch
 
+_IMPORTED = time.monotonic()
+
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 """Names of glibc's malloc.h."""
+
+HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
+"""The environment variable by which PyTorch asks for huge pages."""
 
 _PRODUCTS = {
     "cpu": ((4096, 768, 3072), (2048, 2048, 2048)),
@@ -34,10 +42,12 @@ def tune_allocator() -> None:
     made.
 
     By default glibc returns every large block, and the next step faults its pages in anew: a small
-    encoder spends half of a float32 step on that. Where the C library is another one, nothing
-    happens.
+    encoder spends half of a float32 step on that. Where the C library is another one, or
+    ``BERTWRIGHT_ALLOCATOR=system`` is set, nothing happens.
     """
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+    if os.environ.get("BERTWRIGHT_ALLOCATOR") == "system":
+        return
+    os.environ.setdefault(HUGE_PAGES, "1")
     if sys.platform == "linux" and platform.libc_ver()[0] == "glibc":
         library = ctypes.CDLL("libc.so.6")
         library.mallopt(_MMAP_MAX, 0)
@@ -95,6 +105,46 @@ def matrix_peak(
             synchronise(kind)
             rates.append(2.0 * m * k * n / (time.perf_counter() - began))
     return sorted(rates)[int(0.9 * len(rates))]
+
+
+def known_matrix_peak(precision: Precision, device: "torch.device | str" = "cpu") -> float:
+    """The matrix peak of this machine: the highest of those measured in this and earlier runs.
+
+    Neighbours only make it lower, so one quiet moment is enough. The highest is kept in the user's
+    cache folder.
+    """
+    import torch
+
+    kind = torch.device(device).type
+    name = torch.cuda.get_device_name(device) if kind == "cuda" else _processor()
+    threads = f", {torch.get_num_threads()} threads" if kind == "cpu" else ""
+    measured = f"{name}{threads}, {precision}, torch {torch.__version__}"
+    file = cache_folder() / "matrix_peaks.json"
+    peaks: dict[str, float] = {}
+    with suppress(OSError, ValueError):
+        peaks = json.loads(file.read_text(encoding="utf-8"))
+    now = matrix_peak(precision, device)
+    if now > peaks.get(measured, 0.0):
+        peaks[measured] = now
+        with suppress(OSError):
+            write_text(file, json.dumps(peaks, indent=1) + "\n")
+    return peaks[measured]
+
+
+def cache_folder() -> Path:
+    """Where small things are kept between runs: ``$XDG_CACHE_HOME/bertwright``."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bertwright"
+
+
+def seconds_since_start() -> float:
+    """How long ago this process began, in seconds; since this module was imported where the system
+    does not say."""
+    try:
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        uptime = float(Path("/proc/uptime").read_text().split()[0])
+        return uptime - int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return time.monotonic() - _IMPORTED
 
 
 def synchronise(kind: str) -> None:
