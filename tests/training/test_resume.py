@@ -15,9 +15,9 @@ from toy import Toy, finish, weights
 from bertwright.errors import UserError
 from bertwright.training.clock import never
 from bertwright.training.loop import train
-from bertwright.training.optimisers.adam import AdamW
-from bertwright.training.optimisers.muon import Muon
-from bertwright.training.optimisers.optimiser import Optimiser
+from bertwright.optimisers.adam import AdamW
+from bertwright.optimisers.muon import Muon
+from bertwright.optimisers.optimiser import Optimiser
 
 STEPS = 50
 """With shares of .7 and .3 the phase changes at step 35."""

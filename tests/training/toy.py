@@ -20,9 +20,9 @@ from bertwright.training.clipping import Clipping
 from bertwright.training.clock import Clock, Place, every
 from bertwright.training.distributed import ALONE, Processes
 from bertwright.training.loop import Job, train
-from bertwright.training.optimisers.adam import AdamW
-from bertwright.training.optimisers.optimiser import Optimiser
-from bertwright.training.parameters import MasterParameters
+from bertwright.optimisers.adam import AdamW
+from bertwright.optimisers.optimiser import Optimiser
+from bertwright.optimisers.parameters import MasterParameters
 
 WIDTH, NUM_ROWS, ROWS_PER_STEP = 6, 100, 16
 

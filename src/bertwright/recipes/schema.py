@@ -18,8 +18,8 @@ from bertwright.objectives.output import OutputChoice, Tied
 from bertwright.recipes.loading import merged, resolve
 from bertwright.schedules import Constant, Value, Warmup
 from bertwright.text.tokenizers import TokenizerChoice
-from bertwright.training.optimisers.adam import AdamW
-from bertwright.training.optimisers.optimiser import Optimiser
+from bertwright.optimisers.adam import AdamW
+from bertwright.optimisers.optimiser import Optimiser
 
 
 class Text(Settings):

@@ -22,8 +22,8 @@ from bertwright.training.clipping import Clipping
 from bertwright.training.clock import Clock, Place, When, never
 from bertwright.training.distributed import ALONE, Processes
 from bertwright.training.interruption import Interrupted, Interruption, interruptions
-from bertwright.training.optimisers.optimiser import Update
-from bertwright.training.parameters import MasterParameters
+from bertwright.optimisers.optimiser import Update
+from bertwright.optimisers.parameters import MasterParameters
 from bertwright.training.procedure import Procedure
 from bertwright.training.progress import Reporter
 from bertwright.training.watch import Pending, Watch
@@ -146,7 +146,8 @@ class _Run(Generic[MicroBatch]):
         self.state.step += 1
         self.state.rows += batch.num_rows
         self.state.tokens += batch.num_tokens
-        return Pending(place, batch, rate, weights, job.processes.sum(sums), norm)
+        sums = job.processes.sum(sums)
+        return Pending(place, batch, rate, weights, sums, norm, self.state.tokens)
 
     def _gradients(
         self, place: Place, batch: StepBatch[MicroBatch], weights: Mapping[str, float]

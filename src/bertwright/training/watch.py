@@ -30,7 +30,8 @@ class Pending:
 
     ``sums`` (questions + 1, 3) holds for every question, in the order of the counts of the batch,
     the sum of the losses, how many were right, and how many there were, over all processes; in
-    its last row how many processes were asked to stop. ``norm`` () is that of the gradient.
+    its last row how many processes were asked to stop. ``norm`` () is that of the gradient;
+    ``tokens`` counts from the beginning of the run.
     """
 
     place: Place
@@ -39,6 +40,7 @@ class Pending:
     weights: Mapping[str, float]
     sums: Tensor
     norm: Tensor
+    tokens: int
 
 
 class Watch:
@@ -86,7 +88,7 @@ class Watch:
                 accuracies,
                 pending.rate,
                 norm,
-                pending.batch.num_tokens,
+                pending.tokens,
             )
         )
         return num_stopping > 0

@@ -6,7 +6,7 @@ from torch import nn
 
 from bertwright.encoder.roles import Role
 from bertwright.errors import UserError
-from bertwright.training.parameters import ALIGNMENT, MasterParameters
+from bertwright.optimisers.parameters import ALIGNMENT, MasterParameters
 
 
 class Small(nn.Module):

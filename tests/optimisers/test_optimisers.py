@@ -6,10 +6,10 @@ from torch import Tensor, nn
 from toy import Net, net_roles
 
 from bertwright.encoder.roles import Role
-from bertwright.training.optimisers.adam import Adam, AdamW
-from bertwright.training.optimisers.muon import Muon, orthogonal
-from bertwright.training.optimisers.optimiser import Optimiser
-from bertwright.training.parameters import MasterParameters
+from bertwright.optimisers.adam import Adam, AdamW
+from bertwright.optimisers.muon import Muon, orthogonal
+from bertwright.optimisers.optimiser import Optimiser
+from bertwright.optimisers.parameters import MasterParameters
 
 ONE = torch.tensor(1.0)
 

@@ -1,7 +1,7 @@
 """The axis of optimisers, and what one is once it is built.
 
 An optimiser runs in place over the flat buffers of
-:class:`~bertwright.training.parameters.MasterParameters`. Everything that changes from step to step
+:class:`~bertwright.optimisers.parameters.MasterParameters`. Everything that changes from step to step
 reaches it as a tensor, so that a compiled update is compiled once.
 """
 
@@ -11,7 +11,7 @@ from typing import Protocol
 from torch import Tensor
 
 from bertwright.axes import Choice
-from bertwright.training.parameters import MasterParameters
+from bertwright.optimisers.parameters import MasterParameters
 
 
 class Update(Protocol):

@@ -12,8 +12,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from bertwright.training.optimisers.adam import AdamFamily, AdamUpdate, decoupled_update
-from bertwright.training.parameters import MasterParameters, fill
+from bertwright.optimisers.adam import AdamFamily, AdamUpdate, decoupled_update
+from bertwright.optimisers.parameters import MasterParameters, fill
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Of the quintic iteration: singular values end between about 0.7 and 1.2 (Jordan et al. 2024)."""

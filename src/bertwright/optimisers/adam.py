@@ -12,8 +12,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from bertwright.training.optimisers.optimiser import Optimiser
-from bertwright.training.parameters import MasterParameters, fill
+from bertwright.optimisers.optimiser import Optimiser
+from bertwright.optimisers.parameters import MasterParameters, fill
 
 DECAYED = ("matrix", "table")
 

@@ -1,1 +1,0 @@
-"""Optimisers: one file for each family."""
