@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from bertwright.cli import count, recipes
+from bertwright.cli import bench, count, recipes
 from bertwright.errors import UserError
 
 app = typer.Typer(
@@ -15,6 +15,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+app.add_typer(bench.app, name="bench")
 app.add_typer(recipes.app, name="recipes")
 app.command("count")(count.count)
 

@@ -1,0 +1,75 @@
+"""Figures in documents: a marked section of a Markdown file, which a command rewrites.
+
+A section carries its own origin: command, date, machine and versions. What stands outside the marks
+is left alone.
+"""
+
+import os
+import shlex
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bertwright.errors import UserError
+from bertwright.files import write_text
+from bertwright.machine import description, versions
+
+LIBRARIES = ("torch", "transformers", "sentence-transformers", "tokenizers", "datasets")
+
+
+def write_section(path: Path, name: str, lines: Sequence[str]) -> None:
+    """Put ``lines`` and their origin into the section ``name`` of a document.
+
+    A section that is not there yet is added at the end; a document that is not there is made.
+    Errors: UserError for a section whose end mark is missing.
+    """
+    begin, end = f"<!-- {name}: written by command -->", f"<!-- end of {name} -->"
+    section = "\n".join([begin, "", *lines, "", origin(), "", end])
+    old = path.read_text(encoding="utf-8") if path.is_file() else _heading(path)
+    before, begun, rest = old.partition(begin)
+    if not begun:
+        write_text(path, f"{old.rstrip()}\n\n{section}\n")
+        return
+    _, ended, after = rest.partition(end)
+    if not ended:
+        raise UserError(f"{path}: the section {name!r} has no end: put the line {end} after it")
+    write_text(path, before + section + after)
+
+
+def table(columns: Mapping[str, str], rows: Sequence[Mapping[str, object]]) -> list[str]:
+    """A Markdown table: ``columns`` from key to heading; a value that is None is left empty."""
+    lines = [_row(columns.values()), _row("---" for _ in columns)]
+    lines += [_row(_shown(row.get(key)) for key in columns) for row in rows]
+    return lines
+
+
+def origin() -> str:
+    """Command, date, machine and versions, in one line."""
+    libraries = ", ".join(f"{name} {number}" for name, number in versions(*LIBRARIES).items())
+    date = datetime.now(UTC).date().isoformat()
+    return f"`{command_line()}`, {date}; {description()}; {libraries}."
+
+
+def command_line() -> str:
+    """The command that is running, its paths as seen from the current folder."""
+    arguments = [os.path.relpath(a) if os.path.isabs(a) else a for a in sys.argv[1:]]
+    return shlex.join([Path(sys.argv[0]).name, *arguments])
+
+
+def _heading(path: Path) -> str:
+    return f"# {path.stem.replace('-', ' ').capitalize()}\n"
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value)

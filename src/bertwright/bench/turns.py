@@ -1,0 +1,110 @@
+"""Contestants in processes of their own take turns.
+
+A process keeps its own allocator, threads and compiled code, as a user's would; because one waits
+while another computes, all of them meet the same weather on the machine. Commands and answers are
+lines of JSON over the child's standard input and output; what libraries print there goes to stderr.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from itertools import pairwise
+from statistics import median
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+from bertwright.machine import synchronise
+
+
+class Turns:
+    """The child's side: waits for a turn, and times its steps."""
+
+    def __init__(self, device: str, commands: TextIO, answers: TextIO) -> None:
+        self._device = device
+        self._commands = commands
+        self._answers = answers
+        self._num_steps = 0
+        self._marks: list[float] = []
+
+    def before_step(self) -> None:
+        """To be called before every step; returns when the step is wanted.
+
+        Errors: SystemExit when no step will be wanted any more.
+        """
+        if len(self._marks) == self._num_steps:
+            self._next_turn()
+        self._marks.append(time.perf_counter())
+
+    def _next_turn(self) -> None:
+        if self._num_steps:
+            synchronise(self._device)
+            print(json.dumps({"seconds": self._seconds_per_step()}), file=self._answers, flush=True)
+        command = self._commands.readline()
+        if not command:
+            raise SystemExit
+        self._num_steps, self._marks = json.loads(command)["steps"], []
+        synchronise(self._device)
+
+    def _seconds_per_step(self) -> float:
+        """The median step; on a card the mean, since there only the last one is waited for."""
+        marks = [*self._marks, time.perf_counter()]
+        steps = [after - before for before, after in pairwise(marks)]
+        return median(steps) if self._device == "cpu" else sum(steps) / len(steps)
+
+    @staticmethod
+    def over_standard_streams(device: str) -> "Turns":
+        """Turns told over stdin and stdout; whatever else prints there goes to stderr."""
+        answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        return Turns(device, sys.stdin, answers)
+
+
+class Contestant:
+    """The parent's side: a process that makes steps when it is told to.
+
+    ``settings`` is what the child is told to be, ``environment`` the whole of its environment.
+    """
+
+    def __init__(
+        self, module: str, settings: Mapping[str, Any], environment: Mapping[str, str]
+    ) -> None:
+        self._name = f"{module} {json.dumps(dict(settings))}"
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module, json.dumps(dict(settings))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+
+    def seconds_per_step(self, num_steps: int) -> float:
+        """Make so many steps, and say how long one took.
+
+        Errors: RuntimeError when the process ended instead; its own words are on stderr.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            print(json.dumps({"steps": num_steps}), file=self._process.stdin, flush=True)
+            answer = self._process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
+        if not answer:
+            raise RuntimeError(f"{self._name} ended before its turn was over")
+        return json.loads(answer)["seconds"]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self._process.kill()
+        self._process.__exit__(kind, error, traceback)

@@ -1,0 +1,64 @@
+"""``bertwright bench``: speed and learning, measured against the peers on this machine."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bertwright.cli.output import AsJson, report, say
+
+app = typer.Typer(help="Measure speed and learning against the peers.", no_args_is_help=True)
+
+Document = Annotated[
+    Path | None,
+    typer.Option(help="A Markdown file whose section of this command is rewritten."),
+]
+
+
+@app.command()
+def pretrain(
+    sizes: Annotated[str, typer.Option(help="Sizes of BERT.")] = "tiny,mini,small,base",
+    rounds: Annotated[int, typer.Option(min=1, help="Turns that every contestant takes.")] = 7,
+    alone: Annotated[bool, typer.Option("--alone", help="Leave the peers out.")] = False,
+    batch_tokens: Annotated[int, typer.Option(min=8, help="Tokens of a step.")] = 4096,
+    length: Annotated[int, typer.Option(min=8, help="Tokens of a row.")] = 128,
+    document: Document = None,
+    as_json: AsJson = False,
+) -> None:
+    """Steps of pre-training, against Transformers as a user runs it and at its best."""
+    from bertwright.bench.pretraining import compare
+    from bertwright.bench.workload import Workload
+
+    workloads = [Workload(size, batch_tokens, length) for size in sizes.split(",")]
+    results = compare(workloads, rounds, alone, say)
+    _publish("pretrain", results, "size", document, as_json)
+
+
+@app.command()
+def embed(
+    text: Annotated[Path, typer.Option(help="A text file, a sentence a line.")],
+    sentences: Annotated[int, typer.Option(min=1, help="How many of its lines.")] = 2000,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns that every contestant takes.")] = 5,
+    alone: Annotated[bool, typer.Option("--alone", help="Leave the peer out.")] = False,
+    document: Document = None,
+    as_json: AsJson = False,
+) -> None:
+    """Sentences per second of all-MiniLM-L6-v2, against sentence-transformers."""
+    from bertwright.bench import embedding
+
+    lines = embedding.lines_of(text)
+    chosen = embedding.choose_sentences(lines, sentences)
+    result = embedding.compare(embedding.checkpoint_folder(), chosen, rounds, alone, say)
+    _publish("embed", [result], "checkpoint", document, as_json)
+
+
+def _publish(
+    verb: str, results: list[dict[str, Any]], name: str, document: Path | None, as_json: bool
+) -> None:
+    """Print the figures, and write them into the document; ``name`` is the key of a row's name."""
+    from bertwright.bench.document import table, write_section
+
+    if document is not None:
+        columns = {key: key.replace("_", " ") for key in results[0]}
+        write_section(document, f"bench {verb}", table(columns, results))
+    report({"results": results} if as_json else {row[name]: row for row in results}, as_json)
