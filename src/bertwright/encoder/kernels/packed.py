@@ -43,7 +43,7 @@ class PackedLinear(nn.Module):
         super().__init__()
         self.weight = linear.weight.detach()
         self.bias = None if linear.bias is None else linear.bias.detach()
-        self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.to_mkldnn(), ROWS_HINT)
+        self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight, ROWS_HINT)
         self._fused = FUSED[activation] if activation else ("none", "")
 
     def forward(self, x: Tensor) -> Tensor:
