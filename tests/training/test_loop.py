@@ -16,7 +16,7 @@ from bertwright.training.clock import Place, every
 from bertwright.training.interruption import Interrupted
 from bertwright.training.loop import Evaluation, train
 from bertwright.training.procedure import Procedure
-from bertwright.training.progress import Reporter, StepReport
+from bertwright.training.reporting import Reporter, StepReport
 
 
 class Kept(Reporter):

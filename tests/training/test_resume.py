@@ -13,11 +13,11 @@ import torch
 from toy import Toy, finish, weights
 
 from bertwright.errors import UserError
-from bertwright.training.clock import never
-from bertwright.training.loop import train
 from bertwright.optimisers.adam import AdamW
 from bertwright.optimisers.muon import Muon
 from bertwright.optimisers.optimiser import Optimiser
+from bertwright.training.clock import never
+from bertwright.training.loop import train
 
 STEPS = 50
 """With shares of .7 and .3 the phase changes at step 35."""

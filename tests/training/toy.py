@@ -12,6 +12,9 @@ from bertwright.axes import Precision
 from bertwright.encoder.kernels.noise import Noise, dropout
 from bertwright.encoder.roles import Role
 from bertwright.objectives.objective import Loss
+from bertwright.optimisers.adam import AdamW
+from bertwright.optimisers.optimiser import Optimiser
+from bertwright.optimisers.parameters import MasterParameters
 from bertwright.randomness import Permutation, key, uniform
 from bertwright.schedules import Warmup
 from bertwright.training.batch_source import StepBatch
@@ -20,9 +23,6 @@ from bertwright.training.clipping import Clipping
 from bertwright.training.clock import Clock, Place, every
 from bertwright.training.distributed import ALONE, Processes
 from bertwright.training.loop import Job, train
-from bertwright.optimisers.adam import AdamW
-from bertwright.optimisers.optimiser import Optimiser
-from bertwright.optimisers.parameters import MasterParameters
 
 WIDTH, NUM_ROWS, ROWS_PER_STEP = 6, 100, 16
 

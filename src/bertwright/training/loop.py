@@ -16,16 +16,16 @@ import torch
 from torch import Tensor
 
 from bertwright.objectives.objective import Loss
+from bertwright.optimisers.optimiser import Update
+from bertwright.optimisers.parameters import MasterParameters
 from bertwright.training.batch_source import MicroBatch, StepBatch
 from bertwright.training.checkpoints import Checkpoint, Checkpoints
 from bertwright.training.clipping import Clipping
 from bertwright.training.clock import Clock, Place, When, never
 from bertwright.training.distributed import ALONE, Processes
 from bertwright.training.interruption import Interrupted, Interruption, interruptions
-from bertwright.optimisers.optimiser import Update
-from bertwright.optimisers.parameters import MasterParameters
 from bertwright.training.procedure import Procedure
-from bertwright.training.progress import Reporter
+from bertwright.training.reporting import Reporter
 from bertwright.training.watch import Pending, Watch
 
 

@@ -18,7 +18,7 @@ from bertwright.training.batch_source import StepBatch
 from bertwright.training.clock import Place
 from bertwright.training.distributed import Processes
 from bertwright.training.offending import save_arrays
-from bertwright.training.progress import Reporter, StepReport
+from bertwright.training.reporting import Reporter, StepReport
 
 MOST_PENDING = 10
 """Steps under way on a card."""

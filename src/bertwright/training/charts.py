@@ -1,0 +1,55 @@
+"""The loss curve of a run as a picture."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from bertwright.files import atomic_file
+from bertwright.training.metrics_file import read_metrics
+
+HELD_OUT = "heldout_loss"
+
+
+def draw_losses(metrics: Path, picture: Path, unigram_entropy: float | None = None) -> None:
+    """Draw the losses of a metrics file over the steps into a PNG.
+
+    Every question has a line of its own; held-out losses are dots; the unigram entropy, what
+    a model reaches that knows no more than how frequent pieces are, is a dashed line.
+    """
+    lines = read_metrics(metrics)
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes: Any = figure.add_subplot()
+    names = {key for line in lines for key in line if key.endswith("_loss") and key != HELD_OUT}
+    for name in sorted(names):
+        steps, losses = _series(lines, name)
+        axes.plot(steps, losses, linewidth=1.2, label=name.removesuffix("_loss"))
+    steps, losses = _series(lines, HELD_OUT)
+    if steps:
+        axes.plot(steps, losses, "o", color="black", markersize=4, label="held-out")
+    if unigram_entropy is not None:
+        axes.axhline(unigram_entropy, linestyle="--", color="grey", label="unigram entropy")
+    axes.set_xlabel("step")
+    axes.set_ylabel("loss (nats per answer)")
+    axes.grid(alpha=0.3)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend()
+    FigureCanvasAgg(figure)
+    with atomic_file(picture) as temporary:
+        figure.savefig(temporary, dpi=120, format="png")
+
+
+def _series(lines: Sequence[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
+    """Steps and values of the lines that have one; a gap between phases is drawn as a gap."""
+    steps: list[int] = []
+    values: list[float] = []
+    for line in lines:
+        if name in line:
+            steps.append(line["step"])
+            values.append(line[name])
+        elif steps and HELD_OUT not in line and name != HELD_OUT:
+            steps.append(line["step"])
+            values.append(float("nan"))
+    return steps, values

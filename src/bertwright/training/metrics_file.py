@@ -1,0 +1,87 @@
+"""``metrics.jsonl``: the numbers of a run, for whoever reads them later."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bertwright.files import full_disk_named
+from bertwright.training.clock import Clock, Place
+from bertwright.training.reporting import Reporter, Speed, StepReport
+
+STEPS_PER_LINE = 10
+"""Steps that one line sums up."""
+
+
+class MetricsFile(Reporter):
+    """A line for every ten steps and one for every evaluation, each on its way to the disk at once.
+
+    Losses and accuracies are means over the steps of a line; ``step`` counts the steps done. Lines
+    after ``first_step`` that an earlier process wrote are removed: those steps are taken again.
+    """
+
+    def __init__(self, file: Path, clock: Clock, speed: Speed, first_step: int = 0) -> None:
+        self._file = file
+        self._clock = clock
+        self._speed = speed
+        self._reports: list[StepReport] = []
+        _keep_lines_until(file, first_step)
+
+    def step(self, report: StepReport) -> None:
+        self._reports.append(report)
+        if (report.place.step + 1) % STEPS_PER_LINE == 0:
+            self._write_reports()
+
+    def evaluation(self, place: Place, figures: Mapping[str, float]) -> None:
+        self._write({**self._where(place.step, place), **figures})
+
+    def close(self) -> None:
+        if self._reports:
+            self._write_reports()
+
+    def _write_reports(self) -> None:
+        reports, self._reports = self._reports, []
+        last = reports[-1]
+        line = self._where(last.place.step + 1, last.place)
+        line["loss"] = _mean([r.loss for r in reports])
+        for name in last.losses:
+            asked = [r for r in reports if name in r.losses]
+            line[f"{name}_loss"] = _mean([r.losses[name] for r in asked])
+            line[f"{name}_accuracy"] = _mean([r.accuracies[name] for r in asked])
+        line |= {"rate": last.rate, "gradient_norm": last.norm, "tokens": last.tokens}
+        line["tokens_per_second"] = self._speed.tokens_per_second()
+        line["peak_share"] = self._speed.peak_share()
+        self._write(line)
+
+    def _where(self, step: int, place: Place) -> dict[str, Any]:
+        return {
+            "step": step,
+            "progress": round(place.progress, 6),
+            "phase": place.phase,
+            "seconds": round(self._clock.elapsed(), 3),
+        }
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        with full_disk_named(self._file), open(self._file, "a", encoding="utf-8") as opened:
+            opened.write(json.dumps(line) + "\n")
+
+
+def read_metrics(file: Path) -> list[dict[str, Any]]:
+    """The whole lines of a metrics file, up to one that was cut short."""
+    lines: list[dict[str, Any]] = []
+    for text in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
+        try:
+            lines.append(json.loads(text))
+        except ValueError:
+            break
+    return lines
+
+
+def _keep_lines_until(file: Path, step: int) -> None:
+    kept = [json.dumps(line) + "\n" for line in read_metrics(file) if line["step"] <= step]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(kept), encoding="utf-8")
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

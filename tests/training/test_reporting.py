@@ -1,0 +1,136 @@
+"""What a run tells about itself."""
+
+import builtins
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from toy import Toy
+
+from bertwright.errors import MissingExtra
+from bertwright.training.charts import draw_losses
+from bertwright.training.clock import Clock, Place, every
+from bertwright.training.loop import Evaluation, train
+from bertwright.training.metrics_file import MetricsFile, read_metrics
+from bertwright.training.progress import ProgressLine, duration
+from bertwright.training.reporting import Reporters, Speed, StepReport
+from bertwright.training.tensorboard import TensorBoard
+
+
+def report(step: int, loss: float = 2.0, phase: int = 0) -> StepReport:
+    return StepReport(
+        Place(step, step / 100, phase), loss, {"fit": loss}, {"fit": 0.5}, 0.1, 1.0, 96 * (step + 1)
+    )
+
+
+class Ticks:
+    """A clock that goes on by a tenth of a second each time it is read."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def __call__(self) -> float:
+        self.time += 0.1
+        return self.time
+
+
+def test_speed_is_tokens_over_time() -> None:
+    speed = Speed([1e6, 2e6], 1e10, Ticks())
+    assert speed.tokens_per_second() is None
+    for step in range(5):
+        speed.step(report(step))
+    assert speed.tokens_per_second() == pytest.approx(960)
+    assert speed.steps_per_second() == pytest.approx(10)
+    assert speed.peak_share() == pytest.approx(0.096)
+
+
+def test_speed_does_not_count_evaluations_nor_the_first_step_of_a_phase() -> None:
+    ticks = Ticks()
+    speed = Speed([1e6, 2e6], 1e10, ticks)
+    speed.step(report(0))
+    ticks.time += 100
+    speed.evaluation(Place(1, 0.1), {})
+    for step in (1, 2):
+        speed.step(report(step))
+    assert speed.tokens_per_second() == pytest.approx(960)
+    ticks.time += 100
+    for step in (3, 4):
+        speed.step(report(step, phase=1))
+    assert speed.peak_share() == pytest.approx(0.192)
+
+
+def test_metrics_are_means_of_ten_steps(tmp_path: Path) -> None:
+    metrics = MetricsFile(tmp_path / "metrics.jsonl", Clock(100), Speed())
+    for step in range(12):
+        metrics.step(report(step, loss=float(step)))
+    metrics.close()
+    first, last = read_metrics(tmp_path / "metrics.jsonl")
+    assert (first["step"], first["loss"], first["fit_loss"]) == (10, 4.5, 4.5)
+    assert (last["step"], last["loss"], last["tokens"]) == (12, 10.5, 12 * 96)
+
+
+def test_metrics_after_the_checkpoint_are_written_again(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.jsonl"
+    lines = [json.dumps({"step": step}) for step in (10, 20, 30)]
+    file.write_text("\n".join(lines) + '\n{"step": 4')
+    MetricsFile(file, Clock(100), Speed(), first_step=20)
+    assert [line["step"] for line in read_metrics(file)] == [10, 20]
+
+
+def test_a_run_writes_metrics_a_curve_and_tensorboard(tmp_path: Path) -> None:
+    speed, toy = Speed(), Toy(steps=30)
+    clock = Clock(30)
+    reporters = Reporters(
+        speed, MetricsFile(tmp_path / "metrics.jsonl", clock, speed), TensorBoard(tmp_path / "tb")
+    )
+    found = Evaluation(1.0, {"heldout_loss": 1.0})
+    train(
+        toy.job(clock=clock, reporter=reporters, evaluate=lambda _: found, evaluate_when=every(15))
+    )
+    lines = read_metrics(tmp_path / "metrics.jsonl")
+    assert [line["step"] for line in lines] == [10, 15, 20, 30, 30]
+    assert list((tmp_path / "tb").iterdir())
+    draw_losses(tmp_path / "metrics.jsonl", tmp_path / "loss.png", unigram_entropy=1.5)
+    assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_curve_of_nothing_is_still_a_picture(tmp_path: Path) -> None:
+    draw_losses(tmp_path / "none.jsonl", tmp_path / "loss.png")
+    assert (tmp_path / "loss.png").exists()
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_the_line_says_how_far_how_good_how_fast(terminal: bool) -> None:
+    said = io.StringIO()
+    console = Console(file=said, force_terminal=terminal, width=120, highlight=False)
+    speed = Speed([1e6], 1e10, Ticks())
+    line = ProgressLine(Clock(100), speed, console, seconds_per_line=0.3, now=Ticks())
+    for step in range(9):
+        speed.step(report(step))
+        line.step(report(step))
+    line.evaluation(Place(9, 0.09), {"heldout_loss": 1.25})
+    line.close()
+    assert "step 9 of 100  loss 2.000  960 tokens/s  10% of peak  0:09 left" in said.getvalue()
+    assert "step 9: heldout loss 1.25" in said.getvalue()
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(5, "0:05"), (65.4, "1:05"), (3723, "1:02:03")])
+def test_durations_are_read_easily(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_without_tensorboard_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = builtins.__import__
+
+    def refuse(name: str, *rest):
+        if "tensorboard" in name:
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(MissingExtra, match=r"bertwright\[tensorboard\]"):
+        TensorBoard(tmp_path)
