@@ -1,0 +1,1 @@
+"""Our models and everyone's: formats that others read and write."""

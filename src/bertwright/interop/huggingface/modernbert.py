@@ -1,0 +1,132 @@
+"""ModernBERT (Warner et al. 2024): pre-norm, rotary positions, gated feed-forwards."""
+
+from typing import Any, ClassVar
+
+from bertwright.errors import UserError
+from bertwright.interop.huggingface.family import Config, Family, Key
+from bertwright.interop.huggingface.renaming import Table
+from bertwright.recipes import Recipe
+from bertwright.text.tokenizers import Specials
+
+BLOCK, LAYER = "encoder.blocks.#", "layers.#"
+GLOBAL, LOCAL = "full_attention", "sliding_attention"
+BASES = {GLOBAL: 160_000.0, LOCAL: 10_000.0}
+"""The bases of the rotary angles that the stock class takes where a file does not state them."""
+
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_pytorch_tanh": "gelu-tanh",
+    "gelu_new": "gelu-tanh",
+    "relu": "relu",
+    "silu": "silu",
+}
+
+
+class ModernBert(Family):
+    """All layers see the whole row, with one base of the rotary angles.
+
+    The stock class drops inside the feed-forward where ours drops after it: the rate is carried
+    over, and nothing differs once training is over.
+    """
+
+    model_type: ClassVar[str] = "modernbert"
+    class_name: ClassVar[str] = "ModernBert"
+    recipe: ClassVar[str] = "modern"
+    prefix: ClassVar[str] = "model"
+    encoder_table: ClassVar[Table] = (
+        ("encoder.embeddings.pieces", ("embeddings.tok_embeddings",)),
+        ("encoder.embeddings.join.norm", ("embeddings.norm",)),
+        (f"{BLOCK}.norms.attention", (f"{LAYER}.attn_norm",)),
+        (f"{BLOCK}.sublayers.attention.projection", (f"{LAYER}.attn.Wqkv",)),
+        (f"{BLOCK}.sublayers.attention.output", (f"{LAYER}.attn.Wo",)),
+        (f"{BLOCK}.norms.feed_forward", (f"{LAYER}.mlp_norm",)),
+        (f"{BLOCK}.sublayers.feed_forward.up", (f"{LAYER}.mlp.Wi",)),
+        (f"{BLOCK}.sublayers.feed_forward.down", (f"{LAYER}.mlp.Wo",)),
+        ("encoder.norm", ("final_norm",)),
+    )
+    head_table: ClassVar[Table] = (
+        ("output.transform.dense", ("head.dense",)),
+        ("output.transform.norm", ("head.norm",)),
+        ("output.bias", ("decoder.bias",)),
+        ("output.table", ("decoder",)),
+    )
+    pieces: ClassVar[str] = "embeddings.tok_embeddings.weight"
+    decoder: ClassVar[str] = "decoder"
+    output_bias: ClassVar[str] = "decoder.bias"
+    longest: ClassVar[int] = 8192
+    keys: ClassVar[tuple[Key, ...]] = (
+        Key("hidden_size", "encoder.width", 768),
+        Key("num_hidden_layers", "encoder.depth.layers", 22),
+        Key("num_attention_heads", "encoder.mixer.heads", 12),
+        Key("attention_bias", "encoder.mixer.bias", False),
+        Key("attention_dropout", "encoder.mixer.dropout", 0.0),
+        Key("intermediate_size", "encoder.feed_forward.width", 1152),
+        Key(
+            "hidden_activation",
+            "encoder.feed_forward.kind",
+            "gelu",
+            {"gelu": "geglu", "silu": "swiglu"},
+        ),
+        Key("mlp_bias", "encoder.feed_forward.bias", False),
+        Key("mlp_dropout", "encoder.dropout", 0.0),
+        Key("norm_eps", "encoder.norm.epsilon", 1e-5),
+        Key("norm_bias", "encoder.norm.bias", False),
+        Key("rope_theta", "encoder.positions.base", BASES[GLOBAL]),
+        Key("classifier_activation", "output.activation", "gelu", ACTIVATIONS),
+        Key("classifier_bias", "output.transform_bias", False),
+        Key("decoder_bias", "output.bias", True),
+    )
+    axes: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "encoder.depth.kind": ("stack",),
+        "encoder.embeddings.kind": ("pieces",),
+        "encoder.embeddings.norm": (True,),
+        "encoder.embeddings.segments": (0,),
+        "encoder.positions.kind": ("rotary",),
+        "encoder.visibility.kind": ("document", "bidirectional"),
+        "encoder.mixer.kind": ("attention",),
+        "encoder.norm.kind": ("layernorm",),
+        "encoder.norm.placement": ("pre",),
+        "encoder.norm.skip_first": (True,),
+        "output.transform": (True,),
+    }
+
+    def simplified(self, config: Config) -> Config:
+        num_layers = config.get("num_hidden_layers", 22)
+        every = config.get("global_attn_every_n_layers", 3)
+        kinds = config.get("layer_types") or [
+            LOCAL if index % every else GLOBAL for index in range(num_layers)
+        ]
+        if local := [index for index, kind in enumerate(kinds) if kind != GLOBAL]:
+            raise UserError(
+                f"layers {', '.join(map(str, local))} see a window of "
+                f"{config.get('local_attention', 128)} places and the others whole rows: what can "
+                f"be read is the same view for all layers (global_attn_every_n_layers 1)"
+            )
+        rotary = (config.get("rope_parameters") or {}).get(GLOBAL) or {}
+        scaling = config.get("rope_scaling") or rotary
+        if scaling.get("rope_type", "default") != "default":
+            raise UserError(f"rope_type is {scaling['rope_type']!r}: what can be read is 'default'")
+        base = rotary.get("rope_theta", config.get("global_rope_theta", BASES[GLOBAL]))
+        return {**config, "rope_theta": base}
+
+    def finished(self, config: Config, recipe: Recipe, specials: Specials) -> Config:
+        """Both spellings of the layers' views and angles: that of Transformers 5 and of 4.48."""
+        config = dict(config)
+        base = config.pop("rope_theta")
+        lengths = [recipe.assembly_of(number).length for number in range(len(recipe.phases))]
+        rotary = {"rope_type": "default", "rope_theta": base}
+        return {
+            **config,
+            "layer_types": [GLOBAL] * config["num_hidden_layers"],
+            "global_attn_every_n_layers": 1,
+            "rope_parameters": {GLOBAL: rotary, LOCAL: rotary},
+            "global_rope_theta": base,
+            "local_rope_theta": base,
+            "max_position_embeddings": max(lengths),
+            "embedding_dropout": config["mlp_dropout"],
+            "pad_token_id": specials.pad,
+            "bos_token_id": specials.start,
+            "eos_token_id": specials.end,
+            "cls_token_id": specials.start,
+            "sep_token_id": specials.end,
+        }

@@ -1,0 +1,49 @@
+"""RoBERTa (Liu et al. 2019): BERT's encoder, with positions counted from the padding's id on."""
+
+from typing import Any, ClassVar
+
+from bertwright.interop.huggingface.bert import AXES, KEYS, Bert, with_zeros
+from bertwright.interop.huggingface.family import Config, Key
+from bertwright.interop.huggingface.renaming import Table, Tensors
+from bertwright.model import Model
+from bertwright.recipes import Recipe
+from bertwright.text.tokenizers import Specials
+
+
+class Roberta(Bert):
+    """As BERT, but that position 0 is the row after the padding's id, that the output's activation
+    is GELU whatever the encoder's, and that nothing is asked of pairs."""
+
+    model_type: ClassVar[str] = "roberta"
+    class_name: ClassVar[str] = "Roberta"
+    recipe: ClassVar[str] = "roberta"
+    prefix: ClassVar[str] = "roberta"
+    head_table: ClassVar[Table] = (
+        ("output.transform.dense", ("lm_head.dense",)),
+        ("output.transform.norm", ("lm_head.layer_norm",)),
+        ("output.bias", ("lm_head.bias",)),
+        ("output.table", ("lm_head.decoder",)),
+    )
+    decoder: ClassVar[str] = "lm_head.decoder"
+    output_bias: ClassVar[str] = "lm_head.bias"
+    keys: ClassVar[tuple[Key, ...]] = (*KEYS, Key("offset", "encoder.positions.offset", 2))
+    axes: ClassVar[dict[str, tuple[Any, ...]]] = {**AXES, "output.activation": ("gelu",)}
+
+    def simplified(self, config: Config) -> Config:
+        offset = config.get("pad_token_id", 1) + 1
+        size = config.get("max_position_embeddings", 512) - offset
+        return {**config, "offset": offset, "max_position_embeddings": size}
+
+    def finished(self, config: Config, recipe: Recipe, specials: Specials) -> Config:
+        config = super().finished(config, recipe, specials)
+        config["max_position_embeddings"] += config.pop("offset")
+        return {**config, "bos_token_id": specials.start, "eos_token_id": specials.end}
+
+    def completed(self, model: Model) -> Tensors:
+        return with_zeros(model)
+
+    def further_reasons(self, recipe: Recipe, specials: Specials) -> list[str]:
+        offset, first = getattr(recipe.encoder.positions, "offset", None), specials.pad + 1
+        if offset == first:
+            return []
+        return [f"encoder.positions.offset is {offset} (Roberta: the padding's id and 1, {first})"]

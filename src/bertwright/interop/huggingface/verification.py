@@ -1,0 +1,142 @@
+"""Whether Transformers computes from a written folder what we compute from the model."""
+
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bertwright.errors import MissingExtra, UserError
+from bertwright.model import Model
+from bertwright.model.reading import ReadBatch, read_batches
+from bertwright.text.tokenizers import Tokenizer
+
+TOLERANCE = 1e-4
+"""What float32 explains, as a share of the greatest output (of 1 at least)."""
+
+TEXTS = (
+    ("A short one.",),
+    ("The weather was fine, and so everybody went down to the harbour to see the ships.",),
+    ("Is it raining?", "No: it stopped an hour ago."),
+)
+"""Of three lengths, so that two of them are padded; the last is a pair."""
+
+
+@torch.inference_mode()
+def greatest_difference(folder: Path, model: Model, tokenizer: Tokenizer) -> float:
+    """The greatest absolute difference between the outputs (states, logits) of the stock class and
+    ours, at every real place of a padded batch of texts.
+
+    Errors: MissingExtra without Transformers; UserError where pieces or outputs differ by more
+    than rounding.
+    """
+    stock, stock_tokenizer = _load(folder)
+    rows, segments = _rows(tokenizer, stock_tokenizer)
+    longest = stock_tokenizer.model_max_length
+    rows, segments = [r[:longest] for r in rows], [s[:longest] for s in segments]
+    typed = "token_type_ids" in stock_tokenizer.model_input_names
+    device = next(model.parameters()).device
+    (batch,) = read_batches(
+        rows, tokenizer.specials.pad, device, segments if typed else None, budget=1 << 20
+    )
+    theirs = _stock_outputs(stock.to(device), batch)
+    ours = _our_outputs(model, batch)
+    pairs = {name: (theirs[name], output.float()) for name, output in ours.items()}
+    difference = max(float((a - b).abs().max()) for a, b in pairs.values())
+    scale = max(1.0, *(float(b.abs().max()) for _, b in pairs.values()))
+    if not difference <= TOLERANCE * scale:
+        raise UserError(
+            f"the stock class differs from the model by {difference:.2g}: this is a mistake of "
+            f"bertwright's, please report the recipe"
+        )
+    return difference
+
+
+def _rows(tokenizer: Tokenizer, stock: Any) -> tuple[list[list[int]], list[list[int]]]:
+    """The texts as rows and their segments; UserError where the stock tokenizer reads otherwise."""
+    start, end = tokenizer.specials.start, tokenizer.specials.end
+    rows: list[list[int]] = []
+    segments: list[list[int]] = []
+    for texts in TEXTS:
+        row, segment = [start], [0]
+        for number, text in enumerate(texts):
+            pieces = [*tokenizer.encode(text), end]
+            if stock(text)["input_ids"] != [start, *pieces]:
+                raise UserError(
+                    f"the stock tokenizer reads {text!r} as other pieces than ours: this is a "
+                    f"mistake of bertwright's, please report the tokenizer"
+                )
+            row += pieces
+            segment += [number] * len(pieces)
+        rows.append(row)
+        segments.append(segment)
+    return rows, segments
+
+
+def _our_outputs(model: Model, batch: ReadBatch) -> dict[str, Tensor]:
+    states = model.eval()(batch.pieces, batch.coordinates)
+    real = _real(batch)
+    outputs = {"states": states[real]}
+    if model.output is not None:
+        outputs["logits"] = model.logits(states[real])
+    if "next-sentence" in model.heads:
+        outputs["pairs"] = model.heads["next-sentence"](states[:, 0])
+    return outputs
+
+
+def _stock_outputs(stock: Any, batch: ReadBatch) -> dict[str, Tensor]:
+    real = _real(batch)
+    inputs = {"input_ids": batch.pieces, "attention_mask": real.long()}
+    if batch.coordinates.segment is not None:
+        inputs["token_type_ids"] = batch.coordinates.segment
+    found = stock(**inputs)
+    states = stock.base_model(**inputs).last_hidden_state
+    outputs = {"states": states[real]}
+    logits = found.get("prediction_logits", found.get("logits"))
+    if logits is not None and logits.dim() == 3:
+        outputs["logits"] = logits[real]
+    pairs = found.get("seq_relationship_logits", logits)
+    if pairs is not None and pairs.dim() == 2:
+        outputs["pairs"] = pairs
+    return outputs
+
+
+def _real(batch: ReadBatch) -> Tensor:
+    document = batch.coordinates.document
+    return torch.ones_like(batch.pieces, dtype=torch.bool) if document is None else document >= 0
+
+
+def _load(folder: Path) -> tuple[Any, Any]:
+    """The stock model and tokenizer of a folder, by the Auto classes."""
+    try:
+        import transformers
+    except ImportError as error:
+        raise MissingExtra("transformers", "huggingface") from error
+    architecture: str = json.loads((folder / "config.json").read_text())["architectures"][0]
+    purpose = architecture[architecture.index("For") :] if "For" in architecture else ""
+    auto = getattr(transformers, f"AutoModel{purpose}")
+    with _quiet(transformers):
+        model = auto.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    if type(model).__name__ != architecture:
+        raise UserError(f"Transformers loads {type(model).__name__} in the place of {architecture}")
+    return model.eval(), tokenizer
+
+
+@contextmanager
+def _quiet(transformers: Any) -> Generator[None]:
+    """No progress bar and no advice on stderr while a folder is loaded."""
+    logging = transformers.utils.logging
+    level = logging.get_verbosity()
+    bar: bool = logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bar:
+            logging.enable_progress_bar()

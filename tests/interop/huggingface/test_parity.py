@@ -1,0 +1,192 @@
+"""Stock classes and ours compute the same, whichever of the two came first."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from stock import LENGTH, TOKENIZERS, coordinates, randomise, rows, saved, stock_model
+from torch import Tensor
+
+from bertwright.interop.huggingface import export_folder, import_folder
+from bertwright.model import Model
+from bertwright.text.tokenizers import Tokenizer
+from recipes_at_toy_size import toy
+
+FULL, PADDED = (12, 12, 12), (12, 7, 3)
+both_lengths = pytest.mark.parametrize("lengths", [FULL, PADDED], ids=["full", "padded"])
+
+
+def same(stock: transformers.PreTrainedModel, ours: Model, lengths: tuple[int, ...]) -> None:
+    """States, logits and pair logits agree at every real place."""
+    segmented = ours.recipe.encoder.embeddings.segments > 1
+    pieces, real = rows(ours.vocabulary_size, lengths, stock.config.pad_token_id)
+    segment = (torch.arange(pieces.shape[1]) > 4).long().expand_as(pieces) if segmented else None
+    inputs: dict[str, Tensor] = {"input_ids": pieces, "attention_mask": real.long()}
+    if segment is not None:
+        inputs["token_type_ids"] = segment
+    with torch.inference_mode():
+        theirs = stock(**inputs)
+        expected = stock.base_model(**inputs).last_hidden_state
+        states = ours(pieces, coordinates(real, segment))
+        close(states[real], expected[real])
+        logits = theirs.get("prediction_logits", theirs.get("logits"))
+        if ours.output is not None:
+            close(ours.logits(states)[real], logits[real])
+        if "next-sentence" in ours.heads:
+            pair_logits = theirs.get("seq_relationship_logits", logits)
+            close(ours.heads["next-sentence"](states[:, 0]), pair_logits)
+        if ours.pooler is not None and "pooler_output" in theirs:
+            close(torch.tanh(ours.pooler(states[:, 0])), theirs["pooler_output"])
+
+
+def close(ours: Tensor, theirs: Tensor) -> None:
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+STOCK: dict[str, tuple[str, dict[str, Any]]] = {
+    "bert": ("BertForPreTraining", {}),
+    "bert-masked": ("BertForMaskedLM", {"hidden_act": "gelu_new", "layer_norm_eps": 1e-3}),
+    "bert-pairs": ("BertForNextSentencePrediction", {}),
+    "bert-alone": ("BertModel", {"hidden_act": "relu"}),
+    "bert-untied": ("BertForPreTraining", {"tie_word_embeddings": False}),
+    "roberta": ("RobertaForMaskedLM", {"type_vocab_size": 1}),
+    "roberta-relu": ("RobertaForMaskedLM", {"hidden_act": "relu"}),
+    "roberta-untied": ("RobertaForMaskedLM", {"tie_word_embeddings": False}),
+    "modern": ("ModernBertForMaskedLM", {}),
+    "modern-alone": ("ModernBertModel", {"norm_eps": 1e-2}),
+    "modern-untied": ("ModernBertForMaskedLM", {"tie_word_embeddings": False}),
+    "modern-biased": (
+        "ModernBertForMaskedLM",
+        {
+            "attention_bias": True,
+            "mlp_bias": True,
+            "norm_bias": True,
+            "classifier_bias": True,
+            "decoder_bias": False,
+            "hidden_activation": "silu",
+            "classifier_activation": "relu",
+            "rope_parameters": {
+                kind: {"rope_type": "default", "rope_theta": 500.0}
+                for kind in ("full_attention", "sliding_attention")
+            },
+        },
+    ),
+}
+
+
+@both_lengths
+@pytest.mark.parametrize("case", STOCK)
+def test_an_imported_model_computes_the_same(
+    case: str, lengths: tuple[int, ...], tmp_path: Path
+) -> None:
+    architecture, changes = STOCK[case]
+    stock = stock_model(architecture, **changes)
+    ours, _ = import_folder(saved(stock, tmp_path / "stock"))
+    same(stock, ours, lengths)
+
+
+@pytest.mark.parametrize("case", STOCK)
+def test_an_imported_model_is_exported_as_it_was(case: str, tmp_path: Path) -> None:
+    architecture, changes = STOCK[case]
+    stock = stock_model(architecture, **changes)
+    ours, tokenizer = import_folder(saved(stock, tmp_path / "stock"))
+    export_folder(ours, tokenizer, tmp_path / "export")
+    again = type(stock).from_pretrained(tmp_path / "export")
+    expected = stock.state_dict()
+    assert again.state_dict().keys() == expected.keys()
+    unused = (
+        "cls.predictions.bias",
+        "lm_head.bias",
+    )  # the decoder's own counts where nothing is tied
+    for name, tensor in again.state_dict().items():
+        if stock.config.tie_word_embeddings or name not in unused:
+            assert torch.equal(tensor, expected[name]), name
+
+
+OURS: dict[str, tuple[str, str, list[str]]] = {
+    "bert": ("bert", "BertForPreTraining", []),
+    "bert-masked": ("bert", "BertForMaskedLM", ["objectives.next-sentence=null"]),
+    "bert-pairs": ("bert", "BertForNextSentencePrediction", ["objectives.masked=null"]),
+    "bert-untied": ("bert", "BertForPreTraining", ["output.kind=untied"]),
+    "bert-relu": (
+        "bert",
+        "BertForPreTraining",
+        ["encoder.feed_forward.kind=relu", "output.activation=relu"],
+    ),
+    "bert-without-biases": (
+        "bert",
+        "BertForPreTraining",
+        [
+            "encoder.mixer.bias=false",
+            "encoder.feed_forward.bias=false",
+            "encoder.norm.bias=false",
+            "output.transform_bias=false",
+            "output.bias=false",
+        ],
+    ),
+    "bert-without-segments": (
+        "bert",
+        "BertForMaskedLM",
+        ["encoder.embeddings.segments=0", "objectives.next-sentence=null"],
+    ),
+    "bert-with-an-offset": ("roberta", "BertForMaskedLM", ["encoder.positions.offset=5"]),
+    "bert-isolated": (
+        "bert",
+        "BertForMaskedLM",
+        ["encoder.visibility.kind=document", "objectives.next-sentence=null"],
+    ),
+    "roberta": ("roberta", "RobertaForMaskedLM", []),
+    "modern": ("modern", "ModernBertForMaskedLM", []),
+    "modern-untied": ("modern", "ModernBertForMaskedLM", ["output.kind=untied"]),
+    "modern-swiglu": ("modern", "ModernBertForMaskedLM", ["encoder.feed_forward.kind=swiglu"]),
+    "modern-biased": (
+        "modern",
+        "ModernBertForMaskedLM",
+        ["encoder.norm.bias=true", "encoder.mixer.bias=true", "encoder.feed_forward.bias=true"],
+    ),
+}
+
+
+def made(case: str) -> tuple[Model, Tokenizer, str]:
+    """A model of ours with random parameters, a tokenizer, and its stock class."""
+    system, architecture, overrides = OURS[case]
+    recipe = toy(system, *overrides)
+    tokenizer = Tokenizer(TOKENIZERS["Roberta" if system == "roberta" else "Bert"]())
+    model = Model.build(recipe, tokenizer.size).eval()
+    randomise(model)
+    return model, tokenizer, architecture
+
+
+@both_lengths
+@pytest.mark.parametrize("case", OURS)
+def test_an_exported_model_computes_the_same(
+    case: str, lengths: tuple[int, ...], tmp_path: Path
+) -> None:
+    model, tokenizer, architecture = made(case)
+    export = export_folder(model, tokenizer, tmp_path / "export")
+    assert export.architecture == architecture
+    stock_class = getattr(transformers, architecture)
+    stock, loading = stock_class.from_pretrained(tmp_path / "export", output_loading_info=True)
+    assert not any(loading[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    same(stock.eval(), model, lengths)
+
+
+@pytest.mark.parametrize("case", OURS)
+def test_an_exported_model_comes_back(case: str, tmp_path: Path) -> None:
+    model, tokenizer, _ = made(case)
+    export_folder(model, tokenizer, tmp_path / "export")
+    again, same_tokenizer = import_folder(tmp_path / "export")
+    pieces, real = rows(tokenizer.size, PADDED, tokenizer.specials.pad)
+    with torch.inference_mode():
+        ours, theirs = (m(pieces, coordinates(real))[real] for m in (model, again))
+    close(ours, theirs)
+    assert same_tokenizer.hash == tokenizer.hash
+
+
+def test_rows_as_long_as_the_positions_reach(tmp_path: Path) -> None:
+    stock = stock_model("RobertaForMaskedLM", type_vocab_size=1)
+    ours, _ = import_folder(saved(stock, tmp_path / "stock"))
+    assert ours.encoder.longest == LENGTH - 2
+    same(stock, ours, (LENGTH - 2,))

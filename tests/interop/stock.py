@@ -1,0 +1,127 @@
+"""Tiny stock models and tokenizers, made on the spot; nothing is ever looked for on a network."""
+
+import os
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import json
+from pathlib import Path
+from typing import Any
+
+import tokenizers as library
+import torch
+import transformers
+from tokenizers import models, normalizers, pre_tokenizers, processors
+from torch import Tensor, nn
+
+from bertwright.encoder.stream import Coordinates
+
+transformers.utils.logging.set_verbosity_error()
+transformers.utils.logging.disable_progress_bar()
+
+WORDPIECE_SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+BYTE_SPECIALS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+LENGTH = 16
+
+SIZES = {
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+    "intermediate_size": 48,
+    "max_position_embeddings": LENGTH,
+}
+MODERN = {
+    "global_attn_every_n_layers": 1,
+    "bos_token_id": 2,
+    "cls_token_id": 2,
+    "eos_token_id": 3,
+    "sep_token_id": 3,
+    "pad_token_id": 0,
+}
+
+
+def wordpiece() -> library.Tokenizer:
+    """BERT's kind: letters, their continuations and a few words."""
+    letters = [chr(c) for c in range(ord("a"), ord("z") + 1)]
+    pieces = [*WORDPIECE_SPECIALS, *letters, *(f"##{c}" for c in letters), *".,:?!", "the", "ship"]
+    vocabulary = {piece: index for index, piece in enumerate(pieces)}
+    backend = library.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.add_special_tokens(WORDPIECE_SPECIALS)
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    return backend
+
+
+def byte_bpe() -> library.Tokenizer:
+    """RoBERTa's kind: bytes and two merges."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    pieces = [*BYTE_SPECIALS[:4], *alphabet, "th", "the", "<mask>"]
+    vocabulary = {piece: index for index, piece in enumerate(pieces)}
+    backend = library.Tokenizer(models.BPE(vocabulary, [("t", "h"), ("th", "e")]))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.add_special_tokens(BYTE_SPECIALS)
+    backend.post_processor = processors.RobertaProcessing(
+        ("</s>", 2), ("<s>", 0), add_prefix_space=False
+    )
+    return backend
+
+
+TOKENIZERS = {"Bert": wordpiece, "Roberta": byte_bpe, "ModernBert": wordpiece}
+
+
+def family_name(architecture: str) -> str:
+    """Bert of BertForMaskedLM."""
+    return architecture.split("For")[0].removesuffix("Model")
+
+
+def stock_model(architecture: str, **changes: Any) -> transformers.PreTrainedModel:
+    """A stock model whose parameters are all random, biases and norms too."""
+    family = family_name(architecture)
+    size = TOKENIZERS[family]().get_vocab_size()
+    settings = {**SIZES, "vocab_size": size, **(MODERN if family == "ModernBert" else {})}
+    config = getattr(transformers, f"{family}Config")(**settings | changes)
+    torch.manual_seed(0)
+    model = getattr(transformers, architecture)(config).eval()
+    randomise(model)
+    return model
+
+
+@torch.no_grad()
+def randomise(model: nn.Module) -> None:
+    """Nothing hides behind a zero bias or a norm that does nothing."""
+    generator = torch.Generator().manual_seed(1)
+    for name, parameter in model.named_parameters():
+        noise = torch.randn(parameter.shape, generator=generator)
+        gain = parameter.dim() == 1 and name.endswith("weight")
+        parameter.copy_(1.0 + 0.3 * noise if gain else 0.2 * noise)
+
+
+def saved(model: transformers.PreTrainedModel, folder: Path, **config: Any) -> Path:
+    """The folder that Transformers writes, with a tokenizer; ``config`` changes config.json."""
+    model.save_pretrained(folder)
+    TOKENIZERS[family_name(type(model).__name__)]().save(str(folder / "tokenizer.json"))
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | config))
+    return folder
+
+
+def rows(vocabulary_size: int, lengths: tuple[int, ...], padding: int) -> tuple[Tensor, Tensor]:
+    """Random pieces (B, L) and which of the places are real."""
+    generator = torch.Generator().manual_seed(2)
+    pieces = torch.randint(
+        5, vocabulary_size - 1, (len(lengths), max(lengths)), generator=generator
+    )
+    real = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    return pieces.masked_fill(~real, padding), real
+
+
+def coordinates(real: Tensor, segment: Tensor | None = None) -> Coordinates:
+    """Our way of saying which places are real."""
+    place = torch.arange(real.shape[1])[None]
+    document = None if real.all() else real.long() - 1
+    return Coordinates(place, segment=segment, document=document)
