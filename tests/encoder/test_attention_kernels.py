@@ -7,7 +7,14 @@ from bertwright.encoder.kernels.attention import KERNELS, Call, attend
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.taps import Site, Taps
-from bertwright.encoder.visibility import Bidirectional, Causal, SameDocument, Window, view
+from bertwright.encoder.visibility import (
+    Bidirectional,
+    Causal,
+    SameDocument,
+    Window,
+    document_bounds,
+    view,
+)
 from bertwright.errors import UserError
 
 RULES = [Bidirectional(), Causal(), SameDocument(), Causal() & SameDocument(), Window(size=2)]
@@ -64,8 +71,5 @@ def test_what_a_kernel_lacks_is_an_error_that_names_who_has_it():
 
 
 def test_the_document_bounds_of_the_varlen_layout():
-    from bertwright.encoder.kernels.attention import _document_bounds
-
-    call = _call(SameDocument(), padded=True)
-    bounds = _document_bounds(call.view, 2, 12, torch.device("cpu"))
-    assert bounds.tolist() == [0, 5, 12, 20, 24]
+    document = torch.tensor([[0] * 5 + [1] * 7, [0] * 8 + [-1] * 4])
+    assert document_bounds(document).tolist() == [0, 5, 12, 20, 24, 24, 24, 24, 24]

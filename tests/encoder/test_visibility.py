@@ -20,13 +20,23 @@ def test_nothing_to_hide_means_no_mask():
 def test_documents_are_apart_and_padding_is_never_seen():
     seen = view(SameDocument(), _coordinates([0, 0, 1, -1]))
     assert seen.shape == "documents"
-    assert seen.mask.int().tolist()[0][0] == [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [1, 1, 1, 1]]
+    assert seen.mask.int().tolist()[0][0] == [
+        [1, 1, 0, 0],
+        [1, 1, 0, 0],
+        [0, 0, 1, 0],
+        [1, 1, 1, 1],
+    ]
     assert seen.blind[0, 0, :, 0].tolist() == [False, False, False, True]
 
 
 def test_rules_compose():
     both = view(Causal() & Window(size=1), _coordinates())
-    assert both.mask.int().tolist()[0][0] == [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]]
+    assert both.mask.int().tolist()[0][0] == [
+        [1, 0, 0, 0],
+        [1, 1, 0, 0],
+        [0, 1, 1, 0],
+        [0, 0, 1, 1],
+    ]
     either = view(Causal() | Window(size=1), _coordinates())
     assert either.mask.int().tolist()[0][0] == [
         [1, 1, 0, 0],

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from recipes_at_toy_size import LENGTH, SYSTEMS, VOCABULARY, toy, toy_batch
 
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.roles import roles
@@ -13,6 +12,7 @@ from bertwright.encoder.visibility import Causal
 from bertwright.model import Model
 from bertwright.model.counting import parameters_by_part
 from bertwright.objectives.objective import visibility_of
+from recipes_at_toy_size import LENGTH, SYSTEMS, VOCABULARY, toy, toy_batch
 
 every_system = pytest.mark.parametrize("system", SYSTEMS)
 
@@ -22,9 +22,7 @@ def built(system: str, *overrides: str) -> Model:
 
 
 def total_loss(model: Model, phase: int, noise: Noise | None = None) -> torch.Tensor:
-    losses = model.losses(
-        toy_batch(model.recipe, phase), model.recipe.objectives_of(phase), noise
-    )
+    losses = model.losses(toy_batch(model.recipe, phase), model.recipe.objectives_of(phase), noise)
     return sum((loss.sum / loss.count for loss in losses.values()), torch.zeros(()))
 
 

@@ -1,6 +1,6 @@
 """The encoder: embeddings, blocks, a last norm."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from typing import cast
 
@@ -56,9 +56,9 @@ class Encoder(nn.Module):
         super().__init__()
         self.rule = choice.visibility
         self.taps = Taps()
-        heads = choice.mixer.num_heads(choice.width) if isinstance(
-            choice.mixer, AttentionChoice
-        ) else 1
+        heads = (
+            choice.mixer.num_heads(choice.width) if isinstance(choice.mixer, AttentionChoice) else 1
+        )
         positions = choice.positions.build(choice.table_width, choice.width // heads)
         self.embeddings = Embeddings(
             choice.embeddings, choice.norm, positions, choice.width, vocabulary_size, choice.dropout
@@ -110,19 +110,19 @@ class Encoder(nn.Module):
         return self.embeddings.positions.longest
 
     @contextmanager
-    def record(self, *patterns: str, gradients: bool = False) -> Iterator[dict[str, Tensor]]:
+    def record(self, *patterns: str, gradients: bool = False) -> Generator[dict[str, Tensor]]:
         """Collect the values with these names while the context is open."""
         with self.taps.record(*patterns, gradients=gradients) as values:
             yield values
 
     @contextmanager
-    def replace(self, pattern: str, function: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    def replace(self, pattern: str, function: Callable[[Tensor], Tensor]) -> Generator[None]:
         """Put ``function(value)`` in the place of the values with this name."""
         with self.taps.replace(pattern, function):
             yield
 
     @contextmanager
-    def gate(self, gates: dict[str, Tensor]) -> Iterator[None]:
+    def gate(self, gates: dict[str, Tensor]) -> Generator[None]:
         """Multiply the values with these names, e.g. ``blocks.3.attention.context`` by (H, 1, 1).
 
         A gate of shape (B, H, 1, 1) acts per example; gradients with respect to a gate are the
@@ -134,7 +134,7 @@ class Encoder(nn.Module):
             yield
 
     @contextmanager
-    def forbid(self, block: int, edges: Tensor) -> Iterator[None]:
+    def forbid(self, block: int, edges: Tensor) -> Generator[None]:
         """Hide edges of one block: ``edges`` bool, broadcast to (B, H, L, L), True is hidden."""
 
         def hide(scores: Tensor) -> Tensor:

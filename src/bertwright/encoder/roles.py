@@ -1,4 +1,4 @@
-"""What a parameter is for: the one thing that weight decay, Muon, layer-wise rates and reports ask."""
+"""What a parameter is for: what weight decay, Muon, layer-wise rates and reports ask."""
 
 from dataclasses import dataclass
 from typing import Literal

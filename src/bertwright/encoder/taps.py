@@ -5,7 +5,7 @@ asks with a pattern (``blocks.*.attention.weights``). When nobody listens, modul
 and do nothing at all. The names are public API; docs/architecture.md has the table.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 
@@ -31,7 +31,7 @@ class Taps:
         return not self._recordings and not self._replacements
 
     @contextmanager
-    def record(self, *patterns: str, gradients: bool = False) -> Iterator[dict[str, Tensor]]:
+    def record(self, *patterns: str, gradients: bool = False) -> Generator[dict[str, Tensor]]:
         """Collect the values whose names match, detached unless ``gradients`` is set."""
         values: dict[str, Tensor] = {}
         entries = [(pattern, values, gradients) for pattern in patterns]
@@ -43,7 +43,7 @@ class Taps:
                 self._recordings.remove(entry)
 
     @contextmanager
-    def replace(self, pattern: str, function: Replacement) -> Iterator[None]:
+    def replace(self, pattern: str, function: Replacement) -> Generator[None]:
         """Put ``function(value)`` in the place of every value whose name matches."""
         entry = (pattern, function)
         self._replacements.append(entry)

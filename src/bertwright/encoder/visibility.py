@@ -6,7 +6,7 @@ nothing at all where everyone sees everyone, a flag for plain causal rows, a den
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -108,14 +108,14 @@ class View:
     ``shape`` says how: ``all`` (nothing is hidden), ``causal`` (plain causal rows), ``documents``
     (contiguous documents, bidirectional) or ``mask``. ``mask`` (B, 1, L, L) bool is True where a
     key is seen; a row that sees nothing is True throughout there and marked in ``blind``
-    (B, 1, L, 1), so that no kernel meets an empty softmax. ``document`` (B, L) is kept for kernels
-    that lay documents out by length.
+    (B, 1, L, 1), so that no kernel meets an empty softmax. ``bounds`` (int32) says where each run
+    of one document starts in the flattened rows, for kernels that lay documents out by length.
     """
 
     shape: Literal["all", "causal", "documents", "mask"]
     mask: Tensor | None = None
     blind: Tensor | None = None
-    document: Tensor | None = None
+    bounds: Tensor | None = None
 
 
 def view(rule: Visibility, coordinates: Coordinates) -> View:
@@ -134,8 +134,23 @@ def view(rule: Visibility, coordinates: Coordinates) -> View:
     blind = ~seen.any(-1, keepdim=True)
     isolating = all(isinstance(r, SameDocument | Bidirectional) for r in members)
     shape = "documents" if isolating and SameDocument() in members else "mask"
-    return View(shape, (seen | blind)[:, None], blind[:, None], document)
+    bounds = None
+    if shape == "documents" and document is not None and document.is_cuda:
+        bounds = document_bounds(document)
+    return View(shape, (seen | blind)[:, None], blind[:, None], bounds)
 
 
-def _members(rule: Visibility, kind: Any) -> tuple[Visibility, ...]:
+def document_bounds(document: Tensor) -> Tensor:
+    """Where each run of one document starts in the flattened rows (B, L), then the end: int32.
+
+    The end is repeated up to a power of two, so that a compiled step meets few lengths.
+    """
+    starts = torch.ones_like(document, dtype=torch.bool)
+    starts[:, 1:] = document[:, 1:] != document[:, :-1]
+    first = starts.flatten().nonzero().flatten().to(torch.int32)
+    room = 1 << len(first).bit_length()
+    return torch.nn.functional.pad(first, (0, room + 1 - len(first)), value=document.numel())
+
+
+def _members(rule: Visibility, kind: "type[Both | Either]") -> tuple[Visibility, ...]:
     return rule.rules if isinstance(rule, kind) else (rule,)

@@ -126,7 +126,11 @@ def model_card(model: Model, tokenizer: Tokenizer, training: Mapping[str, Any]) 
         "",
         f"- parameters: {number:,}",
         f"- vocabulary: {tokenizer.size:,} ({tokenizer.kind})",
-        *(f"- {name.replace('_', ' ')}: {value}" for name, value in training.items() if _small(value)),
+        *(
+            f"- {name.replace('_', ' ')}: {value}"
+            for name, value in training.items()
+            if _small(value)
+        ),
         "",
         "```python",
         "import bertwright as bw",

@@ -104,7 +104,7 @@ class Model(nn.Module):
                 asked,
                 self.output,
                 self.embedding,
-                self.heads[name] if name in self.heads else None,
+                self.heads[name] if name in self.heads else None,  # noqa: SIM401 (ModuleDict has no get)
             )
             for name, asked in batch.questions.items()
         }

@@ -43,10 +43,10 @@ def read_batches(
         length = max(int(lengths[order[start]]), 1)
         numbers = order[start : start + max(1, budget // length)]
         start += len(numbers)
-        yield _batch(rows, segments, numbers, length, padding, device)
+        yield padded(rows, segments, numbers, length, padding, device)
 
 
-def _batch(
+def padded(
     rows: Sequence[Sequence[int]],
     segments: Sequence[Sequence[int]] | None,
     numbers: NDArray[np.int64],
@@ -54,6 +54,7 @@ def _batch(
     padding: int,
     device: torch.device,
 ) -> ReadBatch:
+    """The rows with these numbers (B,), each filled up to ``length``."""
     pieces = np.full((len(numbers), length), padding, dtype=np.int64)
     document = np.full((len(numbers), length), -1, dtype=np.int64)
     segment = np.zeros((len(numbers), length), dtype=np.int64)

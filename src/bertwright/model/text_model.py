@@ -14,6 +14,7 @@ from torch import Tensor
 from bertwright.axes import Precision
 from bertwright.encoder.encoder import Encoder
 from bertwright.encoder.kernels.packed import bfloat16_is_fast, pack
+from bertwright.encoder.stream import Coordinates
 from bertwright.errors import UserError
 from bertwright.model.folder import save_model
 from bertwright.model.model import Model
@@ -83,9 +84,11 @@ class TextModel:
             if vectors is None:
                 vectors = np.empty((len(texts), pooled.shape[1]), np.float32)
             vectors[batch.numbers] = pooled.cpu().numpy()
-        return np.empty((0, self.model.recipe.encoder.width), np.float32) if (
-            vectors is None
-        ) else vectors
+        return (
+            np.empty((0, self.model.recipe.encoder.width), np.float32)
+            if (vectors is None)
+            else vectors
+        )
 
     @torch.inference_mode()
     def fill_mask(self, text: str, top_k: int = 5) -> list[list[Guess]]:
@@ -108,7 +111,10 @@ class TextModel:
         asked = (pieces[0] == mask).nonzero().flatten() - self.shift
         chances = torch.softmax(self.model.logits(states[asked]).float(), -1).topk(top_k)
         return [
-            [Guess(self.tokenizer.piece(int(i)), float(p)) for p, i in zip(values, which, strict=True)]
+            [
+                Guess(self.tokenizer.piece(int(i)), float(p))
+                for p, i in zip(values, which, strict=True)
+            ]
             for values, which in zip(chances.values, chances.indices, strict=True)
         ]
 
@@ -131,7 +137,9 @@ class TextModel:
 
     def _require_output(self, verb: str) -> None:
         if self.model.output is None:
-            raise UserError(f"{verb} needs a model with an output over the vocabulary; this has none")
+            raise UserError(
+                f"{verb} needs a model with an output over the vocabulary; this has none"
+            )
 
     def _rows(self, texts: Sequence[str]) -> list[list[int]]:
         longest = self.model.encoder.longest
@@ -142,7 +150,7 @@ class TextModel:
         return read_batches(rows, self.tokenizer.specials.pad, self.device)
 
     @torch.inference_mode()
-    def _states(self, pieces: Tensor, coordinates, pooling: Pooling) -> Tensor:
+    def _states(self, pieces: Tensor, coordinates: Coordinates, pooling: Pooling) -> Tensor:
         if pooling != "last-four":
             return self._encoder()(pieces, coordinates)
         blocks = len(self.model.encoder.blocks)

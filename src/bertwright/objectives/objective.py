@@ -1,4 +1,4 @@
-"""What an objective is: a question asked of a text, who answers it, and how the answer is scored."""
+"""An objective is a question asked of a text: who answers it, and how the answer is scored."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -99,8 +99,8 @@ def named_piece_loss(
 
 def visibility_of(objectives: Sequence[Objective]) -> Visibility:
     """What all objectives that share a pass agree on; ValueError where they contradict."""
-    rules = {objective.visibility for objective in objectives}
-    if len(rules) > 1:
-        kinds = ", ".join(sorted(o.kind for o in objectives))  # type: ignore[attr-defined]
-        raise ValueError(f"objectives {kinds} see the text differently: ask them in phases apart")
-    return next(iter(rules), Bidirectional())
+    rules = [objective.visibility for objective in objectives] or [Bidirectional()]
+    if any(rule != rules[0] for rule in rules):
+        names = ", ".join(type(objective).__name__ for objective in objectives)
+        raise ValueError(f"{names} see the text differently: ask them in phases of their own")
+    return rules[0]

@@ -30,14 +30,11 @@ def differences(first: Recipe, second: Recipe) -> list[Difference]:
 def _compare(path: str, one: Any, two: Any) -> list[Difference]:
     if one == two:
         return []
-    if isinstance(one, Mapping) and isinstance(two, Mapping):
-        if one.get("kind") == two.get("kind"):
-            names = dict.fromkeys([*one, *two])
-            found = [
-                _compare(f"{path}.{name}".lstrip("."), one.get(name), two.get(name))
-                for name in names
-            ]
-            return [difference for group in found for difference in group]
+    both = isinstance(one, Mapping) and isinstance(two, Mapping)
+    if both and one.get("kind") == two.get("kind"):
+        names = dict.fromkeys([*one, *two])
+        found = [_compare(f"{path}.{n}".lstrip("."), one.get(n), two.get(n)) for n in names]
+        return [difference for group in found for difference in group]
     return [Difference(path, in_words(one), in_words(two))]
 
 

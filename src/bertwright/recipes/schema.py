@@ -6,20 +6,18 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import Field, field_validator, model_validator
 
-import bertwright.objectives.causal
-import bertwright.objectives.masked
-import bertwright.objectives.next_sentence  # noqa: F401
 from bertwright.axes import Precision, Settings
 from bertwright.encoder.encoder import EncoderChoice
 from bertwright.encoder.positions import Learned
 from bertwright.examples.assembly import Assembly, SegmentPair, SentencePair
-from bertwright.objectives.objective import Objective, visibility_of
+from bertwright.objectives import Objective
+from bertwright.objectives.objective import visibility_of
 from bertwright.objectives.output import OutputChoice, Tied
+from bertwright.optimisers.adam import AdamW
+from bertwright.optimisers.optimiser import Optimiser
 from bertwright.recipes.loading import merged, resolve
 from bertwright.schedules import Constant, Value, Warmup
 from bertwright.text.tokenizers import TokenizerChoice
-from bertwright.optimisers.adam import AdamW
-from bertwright.optimisers.optimiser import Optimiser
 
 
 class Text(Settings):
@@ -54,7 +52,7 @@ class Recipe(Settings):
     objectives: dict[str, Objective]
     """None at all where an imported encoder came without heads: it can be used, not trained."""
     pooler: bool = False
-    """A dense layer for the first place that no objective has: some published encoders carry one."""
+    """A dense layer for the first place that no objective has; some published encoders have one."""
     phases: tuple[Phase, ...] = (Phase(),)
 
     optimiser: Optimiser = AdamW()
@@ -132,8 +130,8 @@ class Recipe(Settings):
     def assembly_of(self, phase: int) -> Assembly:
         """The assembly of a phase, at its length."""
         length = self.phases[phase].length
-        return self.assembly if length is None else self.assembly.model_copy(
-            update={"length": length}
+        return (
+            self.assembly if length is None else self.assembly.model_copy(update={"length": length})
         )
 
     def batch_tokens_of(self, phase: int) -> Value:

@@ -131,25 +131,18 @@ def _varlen(call: Call) -> Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
     batch, heads, length, width = call.query.shape
-    bounds = _document_bounds(call.view, batch, length, call.query.device)
-    flat = [
+    query, key, value = (
         x.transpose(1, 2).reshape(batch * length, heads, width)
         for x in (call.query, call.key, call.value)
-    ]
-    context = varlen_attn(*flat, bounds, bounds, length, length)
+    )
+    bounds = call.view.bounds
+    if bounds is None:
+        steps = torch.arange(batch + 1, dtype=torch.int32, device=query.device)
+        bounds = steps * length
+    context = varlen_attn(query, key, value, bounds, bounds, length, length)
     assert isinstance(context, Tensor)
     context = context.view(batch, length, heads, width).transpose(1, 2)
     return _without_blind(context, call.view)
-
-
-def _document_bounds(view: View, batch: int, length: int, device: torch.device) -> Tensor:
-    """Where each run of one document starts in the flattened rows, and the end: int32."""
-    starts = torch.zeros(batch, length, dtype=torch.bool, device=device)
-    starts[:, 0] = True
-    if view.document is not None:
-        starts[:, 1:] = view.document[:, 1:] != view.document[:, :-1]
-    first = starts.flatten().nonzero().flatten().to(torch.int32)
-    return F.pad(first, (0, 1), value=batch * length)
 
 
 def _flex(call: Call) -> Tensor:

@@ -18,9 +18,7 @@ ROWS_HINT = 1024
 
 def bfloat16_is_fast() -> bool:
     """Whether this processor multiplies bfloat16 natively."""
-    capability: Callable[[], bool] = getattr(
-        torch.cpu, "_is_avx512_bf16_supported", lambda: False
-    )
+    capability: Callable[[], bool] = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
     return torch.backends.mkldnn.is_available() and bool(capability())
 
 
@@ -42,7 +40,8 @@ class PackedLinear(nn.Module):
     def __init__(self, linear: nn.Linear, activation: str | None = None) -> None:
         super().__init__()
         self.weight = linear.weight.detach()
-        self.bias = None if linear.bias is None else linear.bias.detach()
+        biased = "bias" in dict(linear.named_parameters(recurse=False))
+        self.bias = linear.bias.detach() if biased else None
         self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight, ROWS_HINT)
         self._fused = FUSED[activation] if activation else ("none", "")
 

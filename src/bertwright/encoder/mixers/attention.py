@@ -56,7 +56,8 @@ class Attention(nn.Module):
 
     def __init__(self, width: int, heads: int, bias: bool, rate: float, kernel: KernelName) -> None:
         super().__init__()
-        self.heads, self.rate, self.kernel = heads, rate, kernel
+        self.heads, self.rate, self.biased = heads, rate, bias
+        self.kernel: KernelName = kernel
         self.projection = nn.Linear(width, 3 * width, bias)
         self.output = nn.Linear(width, width, bias)
 
@@ -89,4 +90,4 @@ class Attention(nn.Module):
         slices = self.output.weight.view(width, self.heads, -1).permute(1, 2, 0)
         written = tap(site, "heads", context @ slices)
         total = written.sum(1)
-        return total if self.output.bias is None else total + self.output.bias
+        return total + self.output.bias if self.biased else total
