@@ -114,7 +114,7 @@ class Toy:
             Part(torch.from_numpy(x[p]), torch.from_numpy(y[p]), mine.start + int(p[0]))
             for p in pieces
         ]
-        return StepBatch(parts, {"fit": float(len(x)), "size": len(x) / 2}, count, count * WIDTH)
+        return StepBatch(parts, {"fit": float(len(x)), "size": len(x) / 2}, count, len(x) * WIDTH)
 
     def losses(self, part: Part, place: Place) -> dict[str, Loss]:
         """The squared error of every row, and the size of the answer of every row."""

@@ -1,4 +1,4 @@
-"""Where the batches of a run come from."""
+"""What the loop needs of a batch, whatever is in it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class StepBatch(Generic[MicroBatch]):
         micro_batches: the parts that are computed one after the other.
         counts: by question, the sum of the weights of this process's answers.
         num_rows: rows of all processes.
-        num_tokens: real tokens of all processes.
+        num_tokens: real tokens of this process.
     """
 
     micro_batches: Sequence[MicroBatch]

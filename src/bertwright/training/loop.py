@@ -28,12 +28,16 @@ from bertwright.training.procedure import Procedure
 from bertwright.training.reporting import Reporter
 from bertwright.training.watch import Pending, Watch
 
+TOKENS = "real tokens"
+"""The name under which tokens are counted beside the questions; no question has it."""
+
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What an evaluation found; ``score`` (lower is better) chooses the best checkpoint."""
+    """What an evaluation found; ``score`` (lower is better) chooses the best checkpoint, None where
+    it cannot be compared with those at the end of the run."""
 
-    score: float
+    score: float | None
     figures: Mapping[str, float]
 
 
@@ -134,7 +138,8 @@ class _Run(Generic[MicroBatch]):
         for procedure in job.procedures:
             procedure.before_step(place)
         batch, rate, weights = job.batch(place), job.rate(place.middle), job.weights(place)
-        sums = self._gradients(place, batch, weights)
+        counts = job.processes.sum_named({**batch.counts, TOKENS: batch.num_tokens})
+        sums = self._gradients(place, batch, counts, weights)
         gradient = job.processes.sum(job.parameters.step_gradient())
         for procedure in job.procedures:
             procedure.after_backward(place)
@@ -145,17 +150,20 @@ class _Run(Generic[MicroBatch]):
         sums[-1, 0] = interruption.signal_number > 0
         self.state.step += 1
         self.state.rows += batch.num_rows
-        self.state.tokens += batch.num_tokens
+        self.state.tokens += round(counts[TOKENS])
         sums = job.processes.sum(sums)
         return Pending(place, batch, rate, weights, sums, norm, self.state.tokens)
 
     def _gradients(
-        self, place: Place, batch: StepBatch[MicroBatch], weights: Mapping[str, float]
+        self,
+        place: Place,
+        batch: StepBatch[MicroBatch],
+        counts: Mapping[str, float],
+        weights: Mapping[str, float],
     ) -> Tensor:
         """The gradient of the total loss into the parameters; returns sums as Pending holds."""
         job = self.job
         names = list(batch.counts)
-        counts = job.processes.sum_named(batch.counts)
         several = len(batch.micro_batches) > 1 or job.processes.world > 1
         sums = torch.zeros(len(names) + 1, 3, device=job.processes.device)
         job.parameters.clear_gradient()

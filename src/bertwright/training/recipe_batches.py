@@ -1,0 +1,145 @@
+"""The batches that a recipe draws from a data set: each a pure function of its place in the run.
+
+Rows are taken in an order that is new in every epoch, by a permutation that is evaluated row by
+row. What is hidden in a row depends on the seed, the epoch and the row alone. So there is nothing
+to save, and neither micro-batches nor the number of processes change what is learned from.
+"""
+
+from collections.abc import Iterable
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertwright.examples.assembly import RowSource
+from bertwright.examples.batches import Ask, Batch, make_batch
+from bertwright.examples.coordinates import Rows
+from bertwright.examples.questions import Question
+from bertwright.objectives.masked import Masked
+from bertwright.objectives.objective import Asking, Objective
+from bertwright.randomness import Permutation, key
+from bertwright.recipes import Recipe
+from bertwright.text.shards import Data
+from bertwright.training.batch_source import StepBatch
+from bertwright.training.clock import Place
+from bertwright.training.distributed import ALONE, Processes
+
+BATCH_STAGES = 8
+"""A batch that grows does so in so many stages: each number of rows is compiled anew."""
+
+
+class RecipeBatches:
+    """The batches that a recipe draws from a data set.
+
+    ``micro_batch_tokens`` bounds the tokens that are computed at once; the rows of this process are
+    cut into equal parts of at most so many.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        data: Data,
+        micro_batch_tokens: int,
+        processes: Processes = ALONE,
+    ) -> None:
+        self._recipe = recipe
+        self._data = data
+        self._micro_batch_tokens = micro_batch_tokens
+        self._processes = processes
+        phases = range(len(recipe.phases))
+        self._objectives = [recipe.objectives_of(phase) for phase in phases]
+        self._sources = plan_phases(recipe, data, "train", recipe.seed)
+
+    def __call__(self, place: Place) -> StepBatch[Batch]:
+        """The batch of a step."""
+        length = self._recipe.assembly_of(place.phase).length
+        num_rows = self.num_rows(place)
+        mine = self._processes.part_of(num_rows)
+        share = mine.stop - mine.start
+        parts = max(1, -(-share * length // max(self._micro_batch_tokens, length)))
+        bounds = [mine.start + share * part // parts for part in range(parts + 1)]
+        batches = [
+            self._rows(place, np.arange(start, stop))
+            for start, stop in pairwise(bounds)
+        ]
+        counts = {
+            name: sum(float(batch.questions[name].weight.sum()) for batch in batches)
+            for name in self._objectives[place.phase]
+        }
+        return StepBatch(batches, counts, num_rows, sum(b.num_tokens for b in batches))
+
+    def num_rows(self, place: Place) -> int:
+        """Rows of all processes in a step: the tokens that the recipe asks for, in whole rows."""
+        own = self._recipe.phases[place.phase].batch_tokens is not None
+        progress = place.phase_progress if own else place.progress
+        stage = min(int(progress * BATCH_STAGES), BATCH_STAGES - 1) / (BATCH_STAGES - 1)
+        tokens = self._recipe.batch_tokens_of(place.phase).at(stage)
+        rows = round(tokens / self._recipe.assembly_of(place.phase).length)
+        return max(rows, self._processes.world)
+
+    def weights(self, place: Place) -> dict[str, float]:
+        """The weights of the questions at a place."""
+        progress = self._progress(place)
+        asked = self._objectives[place.phase].items()
+        return {name: objective.weight.at(progress) for name, objective in asked}
+
+    def _progress(self, place: Place) -> float:
+        """What the schedules of objectives follow: the phase, where the phase states objectives."""
+        own = self._recipe.phases[place.phase].objectives is not None
+        return place.phase_progress if own else place.progress
+
+    def _rows(self, place: Place, of_step: NDArray[np.int64]) -> Batch:
+        """The rows of these numbers, counted within the step."""
+        source = self._sources[place.phase]
+        objectives = self._objectives[place.phase]
+        epoch, drawn = np.divmod(place.rows + of_step, source.num_rows)
+        index = np.empty_like(drawn)
+        for each in np.unique(epoch):
+            within = epoch == each
+            order = _order(source.num_rows, self._recipe.seed, int(each))
+            index[within] = order(drawn[within])
+        ask = {
+            name: asker(objective, self._recipe.seed, self._data, self._progress(place))
+            for name, objective in objectives.items()
+        }
+        visit = _visited(objectives.values(), epoch)
+        return make_batch(source, index, visit, ask, first_row=int(of_step[0]))
+
+
+def plan_phases(recipe: Recipe, data: Data, split: str, seed: int) -> list[RowSource]:
+    """The rows of every phase; phases that assemble alike share them."""
+    planned: dict[str, RowSource] = {}
+    sources: list[RowSource] = []
+    for phase in range(len(recipe.phases)):
+        assembly = recipe.assembly_of(phase)
+        name = assembly.model_dump_json()
+        if name not in planned:
+            planned[name] = assembly.plan(data.split(split), data.tokenizer.specials, seed)
+        sources.append(planned[name])
+    return sources
+
+
+def asker(objective: Objective, seed: int, data: Data, progress: float) -> Ask:
+    """An objective as it asks at a place."""
+    specials, size = data.tokenizer.specials, data.tokenizer.size
+
+    def ask(
+        rows: Rows, epoch: NDArray[np.int64], index: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int32], Question]:
+        return objective.ask(rows, Asking(seed, index, epoch, specials, size, progress))
+
+    return ask
+
+
+@cache
+def _order(num_rows: int, seed: int, epoch: int) -> Permutation:
+    return Permutation(num_rows, key(seed, "order", epoch))
+
+
+def _visited(objectives: Iterable[Objective], epoch: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The epoch as which rows are assembled: static masks repeat whole rows."""
+    for objective in objectives:
+        if isinstance(objective, Masked):
+            epoch = np.asarray(objective.corruption.visit(epoch))
+    return epoch
