@@ -1,0 +1,1 @@
+"""From files to pieces: readers, tokenizers, preparation, shards. Nothing here imports torch."""

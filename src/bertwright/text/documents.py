@@ -1,0 +1,101 @@
+"""Documents: what a text is before it has pieces.
+
+A document is one string: its paragraphs, stripped and not empty, one a line. It holds no NUL, no
+carriage return and no lone surrogate. Paragraphs and documents that are too long for bounded memory
+are cut, at the end of a sentence where there is one.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from bertwright.text.sentences import sentence_ends
+
+LONGEST_PARAGRAPH = 1 << 16
+LONGEST_DOCUMENT = 1 << 20
+"""In characters: the length beyond which a paragraph or a document is cut."""
+
+
+@dataclass
+class ReadCounts:
+    """What was met while reading; every number ends up in the report."""
+
+    files: int = 0
+    empty_files: int = 0
+    ignored_files: int = 0
+    raw_bytes: int = 0
+    invalid_utf8: int = 0
+    nul_bytes: int = 0
+    empty_rows: int = 0
+    cut_paragraphs: int = 0
+    cut_documents: int = 0
+    duplicates: int = 0
+    near_duplicates: int = 0
+    sources: list[dict[str, str | int]] = field(default_factory=list)
+
+
+def documents_at_blank_lines(lines: Iterable[str], counts: ReadCounts) -> Iterator[str]:
+    """Documents of lines among which an empty one ends a document."""
+    paragraphs: list[str] = []
+    size = 0
+    for line in lines:
+        line = line.strip()
+        if line:
+            if size + len(line) > LONGEST_DOCUMENT:
+                counts.cut_documents += 1
+                yield "\n".join(paragraphs)
+                paragraphs, size = [], 0
+            paragraphs.append(line)
+            size += len(line) + 1
+        elif paragraphs:
+            yield "\n".join(paragraphs)
+            paragraphs, size = [], 0
+    if paragraphs:
+        yield "\n".join(paragraphs)
+
+
+def documents_of_row(text: str, counts: ReadCounts) -> Iterator[str]:
+    """The document in one row of a table: more than one only where it is too long."""
+    text = _cleaned(text, counts)
+    lines = (line for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
+    whole = (part for line in lines if line.strip() for part in cut_line(line, counts))
+    found = False
+    for document in documents_at_blank_lines(whole, counts):
+        found = True
+        yield document
+    counts.empty_rows += not found
+
+
+def cut_line(line: str, counts: ReadCounts) -> Iterator[str]:
+    """A line in parts of bounded length."""
+    while len(line) > LONGEST_PARAGRAPH:
+        end = place_to_cut(line[:LONGEST_PARAGRAPH])
+        counts.cut_paragraphs += 1
+        yield line[:end]
+        line = line[end:]
+    yield line
+
+
+def place_to_cut(text: str) -> int:
+    """Where to cut a text that goes on: its last sentence end, or space, in the second half."""
+    half = len(text) // 2
+    last_end = max((end for end in sentence_ends(text) if end >= half), default=0)
+    space = text.rfind(" ", half)
+    return last_end or (space if space > 0 else len(text))
+
+
+def fingerprint(document: str) -> int:
+    """64 bits of a document's content."""
+    return int.from_bytes(blake2b(document.encode(), digest_size=8).digest(), "little")
+
+
+def _cleaned(text: str, counts: ReadCounts) -> str:
+    if "\0" in text:
+        counts.nul_bytes += text.count("\0")
+        text = text.replace("\0", "")
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # JSON can spell half a surrogate pair
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        counts.invalid_utf8 += text.count("\ufffd")
+    return text

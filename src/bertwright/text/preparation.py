@@ -1,0 +1,178 @@
+"""From files of text to a data set that training reads.
+
+One process reads documents, drops duplicates and decides the split; workers turn documents into
+pieces; the first process writes. Everything streams, so memory does not grow with the text (but for
+16 bytes a document to know it again), and the order is that of the text whatever the number of
+workers.
+"""
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from bertwright.errors import UserError
+from bertwright.files import atomic_folder, require_free
+from bertwright.text.documents import ReadCounts, fingerprint
+from bertwright.text.duplicates import Seen, Similar, Sketcher
+from bertwright.text.piece_cache import Encoded, PieceCache
+from bertwright.text.processes import CHUNK_CHARACTERS, available_processors, chunked, in_order
+from bertwright.text.readers import find_sources, read_documents
+from bertwright.text.shard_writing import SplitWriter, piece_type, write_manifest
+from bertwright.text.shards import REPORT, Data, unigram_entropy
+from bertwright.text.splitting import HELDOUT, TRAIN, assign_splits
+from bertwright.text.tokenizers import Tokenizer
+
+
+def prepare(
+    inputs: Sequence[str | Path] | str | Path,
+    out: str | Path,
+    tokenizer: Tokenizer | str | Path,
+    *,
+    heldout: float = 0.05,
+    near_duplicates: bool = False,
+    column: str = "text",
+    format: str | None = None,
+    num_workers: int | None = None,
+) -> Data:
+    """Make a data set from files, folders and patterns (``-`` is standard input).
+
+    ``heldout`` is the share of documents kept from training; ``near_duplicates`` also drops
+    documents much like an earlier one; ``column`` holds the text of tables; ``format`` overrides
+    what file names say. The folder appears whole or not at all.
+
+    Errors: UserError for inputs that are not there, not text or empty, for a full disk, and where
+    ``out`` already holds something.
+    """
+    started = time.monotonic()
+    out = Path(out)
+    require_free(out)
+    if not 0.0 <= heldout < 1.0:
+        raise UserError(f"the held-out share must be at least 0 and less than 1, not {heldout}")
+    if not isinstance(tokenizer, Tokenizer):
+        tokenizer = Tokenizer.load(tokenizer)
+    inputs = [inputs] if isinstance(inputs, str | Path) else list(inputs)
+    num_workers = num_workers or available_processors()
+    met = ReadCounts()
+    sources = find_sources(inputs, column, format, met)
+    documents = _unseen(read_documents(sources, met), met)
+    if near_duplicates:
+        documents = _dissimilar(documents, met, num_workers)
+    chunks = _by_split(assign_splits(documents, heldout))
+    with atomic_folder(out) as folder, _Writing(folder, tokenizer, heldout > 0) as writing:
+        for split, encoded in in_order(_Encoder, (tokenizer,), chunks, num_workers):
+            writing.append(split, encoded)
+        if not writing.num_pieces:
+            raise UserError(f"no text found in {', '.join(map(str, inputs))}")
+        report = writing.finish(met.sources) | _what_was_met(met)
+        seconds = time.monotonic() - started
+        report |= {"seconds": seconds, "megabytes_per_second": report["bytes"] / 1e6 / seconds}
+        (folder / REPORT).write_text(json.dumps(report, indent=1) + "\n")
+    return Data.open(out)
+
+
+class _Encoder:
+    """What a worker does: the documents of a chunk to pieces."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._cache = PieceCache(tokenizer)
+
+    def __call__(self, chunk: tuple[str, list[str]]) -> tuple[str, Encoded]:
+        split, documents = chunk
+        return split, self._cache.encode(documents)
+
+
+def _unseen(documents: Iterable[str], met: ReadCounts) -> Iterator[str]:
+    seen = Seen()
+    for document in documents:
+        if seen.add(fingerprint(document)):
+            yield document
+        else:
+            met.duplicates += 1
+
+
+def _dissimilar(documents: Iterable[str], met: ReadCounts, num_workers: int) -> Iterator[str]:
+    similar = Similar()
+    for chunk in in_order(Sketcher, (), chunked(documents), num_workers):
+        for document, sketch in chunk:
+            if similar.add(sketch):
+                yield document
+            else:
+                met.near_duplicates += 1
+
+
+def _by_split(documents: Iterable[tuple[str, str]]) -> Iterator[tuple[str, list[str]]]:
+    """Documents in chunks of one split each."""
+    waiting: dict[str, list[str]] = {TRAIN: [], HELDOUT: []}
+    sizes = dict.fromkeys(waiting, 0)
+    for split, document in documents:
+        waiting[split].append(document)
+        sizes[split] += len(document)
+        if sizes[split] >= CHUNK_CHARACTERS:
+            yield split, waiting[split]
+            waiting[split], sizes[split] = [], 0
+    yield from ((split, left) for split, left in waiting.items() if left)
+
+
+class _Writing:
+    """The splits of a data set while they are written."""
+
+    def __init__(self, folder: Path, tokenizer: Tokenizer, with_heldout: bool) -> None:
+        self._folder = folder
+        self._tokenizer = tokenizer
+        names = (TRAIN, HELDOUT) if with_heldout else (TRAIN,)
+        self._writers = {name: SplitWriter(folder, name, piece_type(tokenizer)) for name in names}
+        self._piece_counts = {name: np.zeros(tokenizer.size, dtype=np.int64) for name in names}
+        self._num_bytes = 0
+        self._longest = 0
+
+    @property
+    def num_pieces(self) -> int:
+        """How many pieces were written so far."""
+        return int(sum(counts.sum() for counts in self._piece_counts.values()))
+
+    def append(self, split: str, encoded: Encoded) -> None:
+        self._writers[split].append(encoded)
+        found = np.bincount(encoded.pieces, minlength=self._tokenizer.size)
+        self._piece_counts[split] += found
+        self._num_bytes += encoded.num_bytes
+        self._longest = max(self._longest, int(encoded.document_lengths.max(initial=0)))
+
+    def finish(self, sources: list[dict[str, str | int]]) -> dict[str, Any]:
+        """Write what stands beside the shards; the part of the report that is known here."""
+        splits = {name: writer.finish() for name, writer in self._writers.items()}
+        train = self._piece_counts[TRAIN]
+        manifest = write_manifest(self._folder, self._tokenizer, train, splits, sources)
+        counts = [counts for counts, _ in splits.values()]
+        pieces = sum(self._piece_counts.values(), np.zeros_like(train))
+        specials = self._tokenizer.specials
+        in_text = specials.all - {specials.unknown}
+        return {
+            "hash": manifest.hash,
+            "documents": sum(c.documents for c in counts),
+            "sentences": sum(c.sentences for c in counts),
+            "words": sum(c.words for c in counts),
+            "tokens": sum(c.pieces for c in counts),
+            "bytes": self._num_bytes,
+            "bytes_per_token": self._num_bytes / max(1, int(pieces.sum())),
+            "unknown_rate": int(pieces[specials.unknown]) / max(1, int(pieces.sum())),
+            "special_tokens_in_text": int(pieces[list(in_text)].sum()),
+            "longest_document": self._longest,
+            "unigram_entropy": unigram_entropy(train),
+            "splits": {name: counts.model_dump() for name, (counts, _) in splits.items()},
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for writer in self._writers.values():
+            writer.abandon()
+
+
+def _what_was_met(met: ReadCounts) -> dict[str, Any]:
+    return {name: value for name, value in asdict(met).items() if name != "sources"}

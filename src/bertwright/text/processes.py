@@ -1,0 +1,101 @@
+"""Work spread over processes, with the results in the order of the work."""
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeVar
+
+from bertwright.errors import UserError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+CHUNK_CHARACTERS = 1 << 18
+_AHEAD = 3
+
+
+def available_processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def chunked(texts: Iterable[str], characters: int = CHUNK_CHARACTERS) -> Iterator[list[str]]:
+    """Texts in lists of about so many characters."""
+    chunk: list[str] = []
+    size = 0
+    for text in texts:
+        chunk.append(text)
+        size += len(text)
+        if size >= characters:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def in_order(
+    make: Callable[..., Callable[[Item], Result]],
+    arguments: tuple[Any, ...],
+    items: Iterable[Item],
+    num_workers: int,
+) -> Iterator[Result]:
+    """``make(*arguments)`` applied to every item, in ``num_workers`` processes of their own.
+
+    A few items wait for every worker, so memory does not grow with the number of items. With one
+    worker the work is done here.
+    """
+    if num_workers < 1:
+        raise UserError(f"the number of workers must be at least 1, not {num_workers}")
+    if num_workers == 1:
+        yield from map(make(*arguments), items)
+        return
+    pool = ProcessPoolExecutor(
+        num_workers, _context(), initializer=_start_worker, initargs=(os.getpid(), make, arguments)
+    )
+    pending: deque[Future[Any]] = deque()
+    try:
+        for item in items:
+            pending.append(pool.submit(_work, item))
+            if len(pending) > _AHEAD * num_workers:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    except BrokenProcessPool as error:
+        raise UserError(
+            "a worker process was killed, most likely for want of memory: use fewer workers"
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+_worker: list[Callable[[Any], Any]] = []
+
+
+def _start_worker(parent: int, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    _die_with_parent(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    _worker[:] = [make(*arguments)]
+
+
+def _work(item: Any) -> Any:
+    return _worker[0](item)
+
+
+def _context() -> multiprocessing.context.BaseContext:
+    # A fork needs no guard in the user's script and starts at once; elsewhere it is not safe.
+    return multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+
+
+def _die_with_parent(parent: int) -> None:
+    """Leave no worker behind when the parent is killed outright."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        if os.getppid() != parent:
+            os._exit(1)

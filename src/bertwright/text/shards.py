@@ -1,0 +1,247 @@
+"""A prepared data set: memory-mapped pieces with the places where words, sentences and documents
+start, as training reads it.
+
+A data folder holds ``manifest.json``, ``report.json``, the tokenizer, ``piece_counts.npy`` and, for
+each split, one file (*shard*) for each array:
+
+- ``pieces``: uint16 where the vocabulary allows, else uint32; no special pieces are added;
+- ``marks``: uint8, one a piece: the bits WORD_START, SENTENCE_START, DOCUMENT_START;
+- ``documents``, ``sentences``: int64, the positions where they start, and the end of the last;
+- ``word_bytes``: uint16, the UTF-8 bytes of each word, in the order of the words' starts;
+- ``words_before``: int64, how many words start before each position that is a multiple of 1,024.
+"""
+
+import json
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from bertwright.axes import Settings
+from bertwright.errors import UserError
+from bertwright.text.marks import WORD_START
+from bertwright.text.tokenizers import Tokenizer
+
+MANIFEST = "manifest.json"
+REPORT = "report.json"
+PIECE_COUNTS = "piece_counts.npy"
+SCHEMA_VERSION = 1
+RANK_EVERY = 1024
+CHECKED_AT_OPENING = 1 << 30
+"""Checksums of a larger data set (in bytes) are left to :meth:`Data.check`; sizes never are."""
+
+
+class File(Settings):
+    """One file of a data folder."""
+
+    bytes: int
+    sha256: str
+
+
+class Counts(Settings):
+    """What a split holds."""
+
+    pieces: int = 0
+    documents: int = 0
+    sentences: int = 0
+    words: int = 0
+
+
+class TokenizerIdentity(Settings):
+    """Which tokenizer made the pieces."""
+
+    kind: str
+    size: int
+    hash: str
+
+
+class Manifest(Settings):
+    """What a data folder holds, and what it was made from.
+
+    ``hash`` names the content: it is the same for the same documents and tokenizer.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    hash: str
+    tokenizer: TokenizerIdentity
+    piece_type: Literal["uint16", "uint32"]
+    splits: dict[str, Counts]
+    files: dict[str, File]
+    sources: list[dict[str, str | int]]
+
+
+class Split:
+    """The pieces of one split, opened read-only and memory-mapped."""
+
+    def __init__(self, folder: Path, name: str, manifest: Manifest) -> None:
+        counts = manifest.splits[name]
+        self.name = name
+        self.num_pieces = counts.pieces
+        self.num_documents = counts.documents
+        self.num_sentences = counts.sentences
+        self.num_words = counts.words
+        self._pieces = _mapped(folder / shard_name(name, "pieces"), manifest.piece_type)
+        self._marks = _mapped(folder / shard_name(name, "marks"), "uint8")
+        self._word_bytes = _mapped(folder / shard_name(name, "word_bytes"), "uint16")
+        self._words_before = _mapped(folder / shard_name(name, "words_before"), "int64")
+        self.document_starts: NDArray[np.int64] = _mapped(
+            folder / shard_name(name, "documents"), "int64"
+        )
+        """(num_documents + 1,) positions in pieces; the last is ``num_pieces``."""
+        self.sentence_starts: NDArray[np.int64] = _mapped(
+            folder / shard_name(name, "sentences"), "int64"
+        )
+        """(num_sentences + 1,) positions in pieces; the last is ``num_pieces``."""
+
+    def pieces(self, start: int, stop: int) -> NDArray[np.int32]:
+        """The pieces of [start, stop)."""
+        return self._pieces[start:stop].astype(np.int32)
+
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
+        """The marks of [start, stop)."""
+        return self._marks[start:stop]
+
+    def gather(
+        self, starts: NDArray[np.int64], length: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+        """Pieces and marks, (B, length) each, of the stretches that begin at ``starts`` (B,)."""
+        places = np.asarray(starts, dtype=np.int64)[:, None] + np.arange(length)
+        return self._pieces[places].astype(np.int32), self._marks[places]
+
+    def word_bytes(self, start: int, stop: int) -> NDArray[np.uint16]:
+        """UTF-8 bytes of the words that start in [start, stop), in order.
+
+        A word that starts inside a piece of the word before it counts there.
+        """
+        first = self._num_words_before(start)
+        inside = int(np.count_nonzero(self._marks[start:stop] & WORD_START))
+        return self._word_bytes[first : first + inside]
+
+    def _num_words_before(self, position: int) -> int:
+        block = position // RANK_EVERY
+        since = self._marks[block * RANK_EVERY : position] & WORD_START
+        before = self._words_before[block] if block < len(self._words_before) else 0
+        return int(before) + int(np.count_nonzero(since))
+
+
+class Data:
+    """A prepared data set."""
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        self.path = path
+        self.manifest = manifest
+        self._splits: dict[str, Split] = {}
+
+    @classmethod
+    def open(cls, path: Path | str) -> "Data":
+        """Open a data folder; its sizes are checked, and its checksums where that is quick.
+
+        Errors: UserError where there is no whole data set, naming the file that is damaged.
+        """
+        folder = Path(path)
+        file = folder / MANIFEST
+        if not file.is_file():
+            raise UserError(
+                f"{folder} holds no prepared data (no {MANIFEST}): make it with "
+                f"'bertwright prepare TEXT... -o {folder} --tokenizer DIR'"
+            )
+        data = cls(folder, _read_manifest(file))
+        files = data.manifest.files
+        quick = sum(file.bytes for file in files.values()) <= CHECKED_AT_OPENING
+        for name, expected in files.items():
+            _check_size(folder / name, expected)
+        if quick:
+            data.check()
+        return data
+
+    def check(self) -> None:
+        """Read every file and compare it with its checksum; UserError names the damaged one."""
+        for name, expected in self.manifest.files.items():
+            _check_size(self.path / name, expected)
+            with open(self.path / name, "rb") as opened:
+                digest = _sha256(opened)
+            if digest != expected.sha256:
+                raise _damaged(self.path / name, "its checksum differs")
+
+    def split(self, name: str) -> Split:
+        """The split of that name, ``train`` or ``heldout``."""
+        if name not in self.manifest.splits:
+            known = ", ".join(self.manifest.splits)
+            raise UserError(f"{self.path} has no split {name!r}: it has {known}")
+        if name not in self._splits:
+            self._splits[name] = Split(self.path, name, self.manifest)
+        return self._splits[name]
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer that made the pieces."""
+        return Tokenizer.load(self.path)
+
+    @cached_property
+    def piece_counts(self) -> NDArray[np.int64]:
+        """(V,) how often each piece stands in the training split."""
+        return np.load(self.path / PIECE_COUNTS)
+
+    @cached_property
+    def report(self) -> dict[str, Any]:
+        """What preparation counted and measured."""
+        return json.loads((self.path / REPORT).read_text())
+
+
+def unigram_entropy(piece_counts: NDArray[np.int64]) -> float:
+    """The entropy, in nats, of a piece drawn by its frequency: what knowing no context costs."""
+    share = piece_counts[piece_counts > 0] / piece_counts.sum()
+    return float(-(share * np.log(share)).sum())
+
+
+def shard_name(split: str, array: str) -> str:
+    """The file of one array of a split."""
+    return f"{split}.{array}.bin"
+
+
+def _mapped(file: Path, dtype: str) -> NDArray[Any]:
+    if file.stat().st_size == 0:
+        return np.empty(0, dtype=dtype)
+    # A plain view: indexing a memmap object costs ten times as much as the reading.
+    return np.asarray(np.memmap(file, dtype=dtype, mode="r"))
+
+
+def _read_manifest(file: Path) -> Manifest:
+    try:
+        settings = json.loads(file.read_text())
+        version = settings["schema_version"]
+    except (ValueError, KeyError, TypeError):
+        raise _damaged(file, "it is not a manifest") from None
+    if version != SCHEMA_VERSION:
+        raise UserError(
+            f"{file}: the data have format {version}, this version reads {SCHEMA_VERSION}: "
+            "prepare them again"
+        )
+    try:
+        return Manifest.model_validate(settings)
+    except ValidationError as error:
+        place = ".".join(map(str, error.errors()[0]["loc"]))
+        raise _damaged(file, f"{place} is wrong") from None
+
+
+def _check_size(file: Path, expected: File) -> None:
+    if not file.is_file():
+        raise _damaged(file, "it is missing")
+    size = file.stat().st_size
+    if size != expected.bytes:
+        raise _damaged(file, f"it has {size:,} bytes instead of {expected.bytes:,}")
+
+
+def _damaged(file: Path, why: str) -> UserError:
+    return UserError(f"{file} is damaged ({why}): prepare the data again")
+
+
+def _sha256(opened: Any) -> str:
+    digest = sha256()
+    while block := opened.read(1 << 20):
+        digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,62 @@
+"""Which documents are held out: decided by their content, so their order does not matter."""
+
+from collections.abc import Iterable, Iterator
+
+from bertwright.errors import UserError
+from bertwright.text.documents import fingerprint
+from bertwright.text.sentences import sentence_ends
+
+TRAIN, HELDOUT = "train", "heldout"
+
+_LOOKED_AT_DOCUMENTS = 1 << 10
+_LOOKED_AT_CHARACTERS = 1 << 23
+
+
+def assign_splits(documents: Iterable[str], share: float) -> Iterator[tuple[str, str]]:
+    """(split, document) for every document; both splits get at least one.
+
+    A document is held out when its fingerprint, as a number in [0, 1), is below the share. Where
+    that leaves a split empty among the first documents looked at (all there are, in a small text),
+    the one with the lowest fingerprint is held out, or the one with the highest is kept. A text of
+    a single document is cut in two at the end of a sentence.
+
+    Errors: UserError for a text of a single sentence.
+    """
+    stream = iter(documents)
+    first = _first_few(stream)
+    if share == 0:
+        yield from ((TRAIN, document) for document in first)
+        yield from ((TRAIN, document) for document in stream)
+        return
+    if len(first) == 1:
+        train, heldout = _cut_in_two(first[0], share)
+        yield from ((TRAIN, train), (HELDOUT, heldout))
+        return
+    places = [fingerprint(document) / 2.0**64 for document in first]
+    limit = min(max(share, min(places, default=0.0)), max(places, default=1.0))
+    for document, place in zip(first, places, strict=True):
+        yield (HELDOUT if place <= limit and place < max(places) else TRAIN), document
+    for document in stream:
+        yield (HELDOUT if fingerprint(document) / 2.0**64 < share else TRAIN), document
+
+
+def _first_few(stream: Iterator[str]) -> list[str]:
+    first: list[str] = []
+    size = 0
+    for document in stream:
+        first.append(document)
+        size += len(document)
+        if len(first) > 1 and (len(first) >= _LOOKED_AT_DOCUMENTS or size >= _LOOKED_AT_CHARACTERS):
+            break
+    return first
+
+
+def _cut_in_two(document: str, share: float) -> tuple[str, str]:
+    wanted = (1.0 - share) * len(document)
+    ends = list(sentence_ends(document))
+    if not ends:
+        raise UserError(
+            "the text is a single sentence, so none can be held out: add text, or say --heldout 0"
+        )
+    end = min(ends, key=lambda place: abs(place - wanted))
+    return document[:end], document[end:].strip()

@@ -1,0 +1,181 @@
+"""Tokenizers: text to pieces and back, on the ``tokenizers`` library."""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import tokenizers as library
+from pydantic import Field
+
+from bertwright.axes import Choice
+from bertwright.errors import UserError
+from bertwright.text.marks import WORD_START, mark_pieces
+
+FILE = "tokenizer.json"
+ABOUT = "tokenizer_kind.json"
+
+_MODEL_KINDS = {"WordPiece": "wordpiece", "BPE": "byte-bpe", "Unigram": "unigram"}
+_SPECIAL_NAMES = {
+    "pad": ("[PAD]", "<pad>"),
+    "unknown": ("[UNK]", "<unk>"),
+    "start": ("[CLS]", "<s>"),
+    "end": ("[SEP]", "</s>"),
+    "mask": ("[MASK]", "<mask>"),
+}
+
+
+class TokenizerChoice(Choice):
+    """How text is cut into pieces, and how many different pieces there are."""
+
+    size: int = Field(default=16_384, ge=16)
+    lowercase: bool = False
+
+
+class WordPieceChoice(TokenizerChoice):
+    """Words and punctuation, cut from the left into the longest known pieces (BERT).
+
+    The vocabulary is learned as the ``tokenizers`` library does under this name: by byte-pair
+    merges of characters, not by the likelihood of Schuster and Nakajima (2012), whose trainer was
+    never published; only the cutting is WordPiece's.
+    """
+
+    kind: Literal["wordpiece"] = "wordpiece"
+    lowercase: bool = True
+
+
+class ByteBpeChoice(TokenizerChoice):
+    """Byte-pair encoding of UTF-8 bytes (GPT-2, RoBERTa): every text has pieces, none is unknown."""
+
+    kind: Literal["byte-bpe"] = "byte-bpe"
+
+
+class UnigramChoice(TokenizerChoice):
+    """The most probable cut under a unigram model of pieces (Kudo 2018; ALBERT, XLNet)."""
+
+    kind: Literal["unigram"] = "unigram"
+
+
+@dataclass(frozen=True)
+class Specials:
+    """The ids of the pieces that stand for no text."""
+
+    pad: int
+    unknown: int
+    start: int
+    end: int
+    mask: int
+
+    @cached_property
+    def all(self) -> frozenset[int]:
+        """Every special id."""
+        return frozenset((self.pad, self.unknown, self.start, self.end, self.mask))
+
+
+class Tokenizer:
+    """A tokenizer with its special pieces; immutable."""
+
+    def __init__(self, backend: library.Tokenizer, kind: str | None = None) -> None:
+        backend.no_padding()
+        backend.no_truncation()
+        self.backend = backend
+        self.settings: dict[str, Any] = json.loads(backend.to_str())
+        model: str = self.settings["model"]["type"]
+        self.kind = kind or _MODEL_KINDS.get(model, model.lower())
+        self.specials = _find_specials(backend)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """The tokenizer in a folder (of a tokenizer, a data set or a model).
+
+        Errors: UserError where there is none, or where it is not a tokenizer.
+        """
+        folder = Path(path)
+        file = folder / FILE
+        if not file.is_file():
+            raise UserError(
+                f"{folder} holds no {FILE}: make one with 'bertwright tokenizer train TEXT -o DIR'"
+            )
+        try:
+            backend = library.Tokenizer.from_file(str(file))
+        except Exception as error:  # the library raises bare Exception
+            raise UserError(f"{file} is not a tokenizer: {error}") from None
+        about = folder / ABOUT
+        kind = json.loads(about.read_text())["kind"] if about.is_file() else None
+        return cls(backend, kind)
+
+    def save(self, path: Path | str) -> None:
+        """Write the tokenizer into a folder, which may hold other things."""
+        folder = Path(path)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.backend.save(str(folder / FILE))
+        about = {"kind": self.kind, "size": self.size, "hash": self.hash}
+        (folder / ABOUT).write_text(json.dumps(about, indent=1) + "\n")
+
+    @property
+    def size(self) -> int:
+        """How many pieces there are, special ones included."""
+        return self.backend.get_vocab_size(with_added_tokens=True)
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of everything that decides which pieces a text has."""
+        deciding = {k: v for k, v in self.settings.items() if k not in ("padding", "truncation")}
+        text = json.dumps(deciding, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        return sha256(text.encode()).hexdigest()
+
+    def encode(self, text: str) -> list[int]:
+        """The pieces of a text; no special ones are added."""
+        return self.backend.encode(text, add_special_tokens=False).ids
+
+    def encode_batch(self, texts: list[str]) -> list[list[int]]:
+        """The pieces of many texts."""
+        encodings = self.backend.encode_batch_fast(texts, add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+    def encode_words(self, text: str) -> tuple[list[int], list[int]]:
+        """The pieces of a text, and the indices of the pieces at which a word starts."""
+        encoding = self.backend.encode(text, add_special_tokens=False)
+        marks, _ = mark_pieces(text, encoding.offsets)
+        return encoding.ids, [piece for piece, mark in enumerate(marks) if mark & WORD_START]
+
+    def words(self, tokens: list[str]) -> tuple[list[int], list[int]]:
+        """The pieces of a text that comes as words, and the first piece of each word.
+
+        A word that has no piece (a control character alone) stands for itself as unknown, so every
+        word has a place of its own.
+        """
+        ids: list[int] = []
+        first: list[int] = []
+        for position, token in enumerate(tokens):
+            first.append(len(ids))
+            spaced = f" {token}" if position and self.kind == "byte-bpe" else token
+            ids += self.encode(spaced) or [self.specials.unknown]
+        return ids, first
+
+    def decode(self, ids: list[int]) -> str:
+        """The text of some pieces; special ones are left out."""
+        return self.backend.decode(ids, skip_special_tokens=True)
+
+    def piece(self, index: int) -> str:
+        """The written form of a piece."""
+        piece = self.backend.id_to_token(index)
+        if piece is None:
+            raise IndexError(f"there is no piece {index}: the vocabulary holds {self.size}")
+        return piece
+
+    def id(self, piece: str) -> int | None:
+        """The id of a written piece, if there is such a piece."""
+        return self.backend.token_to_id(piece)
+
+
+def _find_specials(backend: library.Tokenizer) -> Specials:
+    found: dict[str, int] = {}
+    for role, names in _SPECIAL_NAMES.items():
+        ids = [i for i in map(backend.token_to_id, names) if i is not None]
+        if not ids:
+            raise UserError(f"the tokenizer has no piece for {role}: one of {', '.join(names)}")
+        found[role] = ids[0]
+    return Specials(**found)

@@ -1,0 +1,217 @@
+"""Learning a vocabulary: the same text gives the same vocabulary, in any process.
+
+Words are counted here, over all cores, and the library's trainer is fed the counted words in one
+fixed order: memory grows with the number of different words only. What the library then leaves to
+chance is taken away per kind; see each trainer.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+import tokenizers as library
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from bertwright.errors import UserError
+from bertwright.text.piece_cache import key_pattern
+from bertwright.text.processes import chunked, in_order
+from bertwright.text.tokenizers import Tokenizer, TokenizerChoice
+
+BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+ROBERTA_SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
+ROBERTA_MASK = "<mask>"
+
+MOST_WORDS_FED = 20_000_000
+"""Counts of a larger text are scaled down to this many words in all."""
+MOST_DISTINCT_WORDS = 2_000_000
+"""Beyond this many different words, those seen once so far are forgotten while counting."""
+CHARACTER_COVERAGE = 0.9999
+"""The share of a text's characters that get a piece of their own; the rest is unknown."""
+
+_SEPARATOR = "\0"
+
+
+def train_tokenizer(
+    texts: Iterable[str], choice: TokenizerChoice, num_workers: int = 1
+) -> Tokenizer:
+    """Learn a vocabulary from texts (one document each; none may hold a NUL).
+
+    Errors: UserError where the texts hold no word.
+    """
+    untrained, train = _KINDS[choice.kind]
+    backend = untrained(choice)
+    words = _count_words(texts, backend, num_workers)
+    if not words:
+        raise UserError("the text holds no word to learn a vocabulary from")
+    train(backend, words, choice.size)
+    return Tokenizer(backend, choice.kind)
+
+
+def _count_words(
+    texts: Iterable[str], backend: library.Tokenizer, num_workers: int
+) -> Counter[str]:
+    """Every word as the trainer is to see it, with its count."""
+    keys: Counter[str] = Counter()
+    for counted in in_order(_KeyCounter, (backend.to_str(),), chunked(texts), num_workers):
+        keys.update(counted)
+        if len(keys) > MOST_DISTINCT_WORDS:
+            keys = Counter({key: count for key, count in keys.items() if count > 1})
+    words: Counter[str] = Counter()
+    for key, count in keys.items():
+        normal = backend.normalizer.normalize_str(key) if backend.normalizer else key
+        for word, _ in backend.pre_tokenizer.pre_tokenize_str(normal):
+            words[word] += count
+    return words
+
+
+class _KeyCounter:
+    """Counts the short strings that a tokenizer may be given one by one."""
+
+    def __init__(self, settings: str) -> None:
+        pattern = key_pattern(settings)
+        if pattern is None:
+            raise ValueError("a tokenizer that is trained here must be one that may be cut")
+        self._find = pattern.findall
+
+    def __call__(self, texts: list[str]) -> Counter[str]:
+        counts: Counter[str] = Counter()
+        for text in texts:
+            counts.update(self._find(text))
+        return counts
+
+
+def _wordpiece(choice: TokenizerChoice) -> library.Tokenizer:
+    backend = library.Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=choice.lowercase)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece(prefix="##", cleanup=False)
+    return backend
+
+
+def _byte_bpe(choice: TokenizerChoice) -> library.Tokenizer:
+    backend = library.Tokenizer(models.BPE())
+    if choice.lowercase:
+        raise UserError("byte-bpe keeps every byte, so it cannot be lower-cased: drop --lowercase")
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    return backend
+
+
+def _unigram(choice: TokenizerChoice) -> library.Tokenizer:
+    backend = library.Tokenizer(models.Unigram())
+    lowercase = [normalizers.Lowercase()] if choice.lowercase else []
+    collapse = normalizers.Replace(library.Regex(r"\s+"), " ")
+    backend.normalizer = normalizers.Sequence(
+        [normalizers.NFKC(), *lowercase, collapse, normalizers.Strip()]
+    )
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    backend.decoder = decoders.Metaspace(prepend_scheme="always")
+    return backend
+
+
+def _train_wordpiece(backend: library.Tokenizer, words: Counter[str], size: int) -> None:
+    """Merges, with an alphabet in a fixed order.
+
+    Left alone the trainer numbers the continuing characters (``##e``) in the order of a hash map
+    that differs from process to process, and ties between merges go by number.
+    """
+    words = _within_alphabet(words, size // 2)
+    firsts = sorted({word[0] for word in words})
+    continuing = sorted({character for word in words for character in word[1:]})
+    alphabet = [*firsts, *(f"##{character}" for character in continuing)]
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size, special_tokens=[*BERT_SPECIALS, *alphabet], show_progress=False
+    )
+    trained = _fed(library.Tokenizer(models.WordPiece(unk_token="[UNK]")), words, trainer)
+    backend.model = models.WordPiece(
+        trained.get_vocab(), unk_token="[UNK]", max_input_chars_per_word=100
+    )
+    backend.add_special_tokens([_special(name) for name in BERT_SPECIALS])
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=[(name, backend.token_to_id(name)) for name in ("[CLS]", "[SEP]")],
+    )
+
+
+def _train_byte_bpe(backend: library.Tokenizer, words: Counter[str], size: int) -> None:
+    """Merges of bytes; the trainer sorts its alphabet, so nothing is left to chance."""
+    trainer = trainers.BpeTrainer(
+        vocab_size=size - 1,
+        special_tokens=list(ROBERTA_SPECIALS),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    backend.model = _fed(library.Tokenizer(models.BPE()), words, trainer).model
+    _finish_like_roberta(backend)
+
+
+def _train_unigram(backend: library.Tokenizer, words: Counter[str], size: int) -> None:
+    trainer = trainers.UnigramTrainer(
+        vocab_size=size - 1,
+        special_tokens=list(ROBERTA_SPECIALS),
+        unk_token="<unk>",
+        show_progress=False,
+    )
+    words = _within_alphabet(words, size // 2)
+    backend.model = _fed(library.Tokenizer(models.Unigram()), words, trainer).model
+    _finish_like_roberta(backend)
+
+
+_KINDS: dict[
+    str,
+    tuple[
+        Callable[[TokenizerChoice], library.Tokenizer],
+        Callable[[library.Tokenizer, Counter[str], int], None],
+    ],
+] = {
+    "wordpiece": (_wordpiece, _train_wordpiece),
+    "byte-bpe": (_byte_bpe, _train_byte_bpe),
+    "unigram": (_unigram, _train_unigram),
+}
+
+
+def _special(name: str) -> library.AddedToken:
+    # RoBERTa's mask takes the space before it, as every word of its text does.
+    return library.AddedToken(name, special=True, normalized=False, lstrip=name == ROBERTA_MASK)
+
+
+def _finish_like_roberta(backend: library.Tokenizer) -> None:
+    backend.add_special_tokens([_special(name) for name in (*ROBERTA_SPECIALS, ROBERTA_MASK)])
+    start, end = ((name, backend.token_to_id(name)) for name in ("<s>", "</s>"))
+    backend.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[start, end]
+    )
+
+
+def _within_alphabet(words: Counter[str], most: int) -> Counter[str]:
+    """The words whose characters are frequent enough to be worth a piece."""
+    characters: Counter[str] = Counter()
+    for word, count in words.items():
+        for character in word:
+            characters[character] += count
+    kept: set[str] = set()
+    covered, wanted = 0, CHARACTER_COVERAGE * characters.total()
+    for character, count in sorted(characters.items(), key=lambda pair: (-pair[1], pair[0])):
+        if covered >= wanted or len(kept) >= most:
+            break
+        kept.add(character)
+        covered += count
+    return Counter({word: count for word, count in words.items() if kept.issuperset(word)})
+
+
+def _fed(
+    tokenizer: library.Tokenizer, words: Counter[str], trainer: trainers.Trainer
+) -> library.Tokenizer:
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(_SEPARATOR, "removed")
+    tokenizer.train_from_iterator(_repeated(words), trainer)
+    return tokenizer
+
+
+def _repeated(words: Counter[str]) -> Iterator[str]:
+    """Every word as often as it was counted, in lines that are not too long."""
+    scale = min(1.0, MOST_WORDS_FED / words.total())
+    for word in sorted(words):
+        left = int(words[word] * scale + 0.5)
+        while left > 0:
+            yield _SEPARATOR.join([word] * min(left, 1000))
+            left -= 1000
