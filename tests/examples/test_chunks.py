@@ -1,8 +1,10 @@
 """Whole sentences in greedy chunks."""
 
 import numpy as np
+import pytest
 from numbered_text import NumberedSplit
 
+from bertwright.errors import UserError
 from bertwright.examples.assembly.chunks import chain, whole_sentences
 
 
@@ -21,3 +23,8 @@ def test_a_chain_follows_its_jumps():
 def test_a_chain_crosses_blocks(monkeypatch):
     monkeypatch.setattr("bertwright.examples.assembly.chunks._BLOCK", 2)
     assert chain(np.array([3, 2, 3, 4, 5, 6, 7])).tolist() == [0, 3, 4, 5, 6]
+
+
+def test_no_text_is_an_error_that_says_so():
+    with pytest.raises(UserError, match="no text"):
+        whole_sentences(NumberedSplit.of([]), room=5)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from bertwright.errors import UserError
+
 if TYPE_CHECKING:
     from bertwright.text.shards import Split
 
@@ -35,6 +37,8 @@ class Units:
 
 def whole_sentences(split: "Split", room: int) -> Units:
     """The sentences of a split; one of more than ``room`` pieces is cut every ``room`` pieces."""
+    if split.num_pieces == 0:
+        raise UserError(f"the {split.name} split holds no text: prepare more")
     sentence_starts = np.asarray(split.sentence_starts, np.int64)
     sizes = np.diff(sentence_starts)
     parts = -(-sizes // room)

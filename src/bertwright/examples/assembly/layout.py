@@ -63,7 +63,8 @@ class Layout:
         shown[text] = pieces[kept]
         heads = self._insert_joints(shown, begins, place)
         word, sentence = (
-            _indices(text, kept, marks & mark != 0) for mark in (WORD_START, SENTENCE_START)
+            _indices(text, kept, marks & (mark | DOCUMENT_START) != 0)
+            for mark in (WORD_START, SENTENCE_START)
         )
         real = np.arange(self.length) <= end[:, None]
         position, document = self._isolate(heads, real)
