@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from bertwright.cli import bench, count, recipes
+from bertwright.cli import bench, count, prepare, recipes, tokenizer
 from bertwright.errors import UserError
 
 app = typer.Typer(
@@ -17,7 +17,9 @@ app = typer.Typer(
 
 app.add_typer(bench.app, name="bench")
 app.add_typer(recipes.app, name="recipes")
+app.add_typer(tokenizer.app, name="tokenizer")
 app.command("count")(count.count)
+app.command("prepare")(prepare.prepare)
 
 
 def main() -> None:

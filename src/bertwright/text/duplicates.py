@@ -1,10 +1,13 @@
 """Dropping documents that were seen before: exactly, or nearly."""
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bertwright.text.documents import ReadCounts, fingerprint
+from bertwright.text.processes import chunked, in_order
 from bertwright.text.words import word_spans
 
 if TYPE_CHECKING:
@@ -58,6 +61,16 @@ def _place_all(slots: NDArray[np.uint64], held: NDArray[np.uint64]) -> None:
         held, place = held[waiting], (place[waiting] + 1) & int(mask)
 
 
+def unseen(documents: Iterable[str], met: ReadCounts) -> Iterator[str]:
+    """The documents that are not exactly an earlier one; counts the others."""
+    seen = Seen()
+    for document in documents:
+        if seen.add(fingerprint(document)):
+            yield document
+        else:
+            met.duplicates += 1
+
+
 SIMILARITY = 0.8
 """Near duplicates share at least this part of their runs of words (Jaccard, estimated)."""
 _RUN = 5
@@ -91,6 +104,17 @@ class Similar:
         self._index.insert(len(self._sketches), sketch)
         self._sketches.append(sketch)
         return True
+
+
+def dissimilar(documents: Iterable[str], met: ReadCounts, num_workers: int) -> Iterator[str]:
+    """The documents that are not nearly an earlier one; counts the others."""
+    similar = Similar()
+    for chunk in in_order(Sketcher, (), chunked(documents), num_workers):
+        for document, sketch in chunk:
+            if similar.add(sketch):
+                yield document
+            else:
+                met.near_duplicates += 1
 
 
 def _runs(document: str) -> list[bytes]:

@@ -21,6 +21,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -118,7 +119,7 @@ class PieceCache:
 
     def _cut_lines(self, document: str, keys: list[str], sentence_keys: list[int]) -> None:
         starts = [0, *(match.start() for match in _LINE_END.finditer(document)), len(document)]
-        for start, end in zip(starts, starts[1:], strict=False):
+        for start, end in pairwise(starts):
             sentence_keys.append(len(keys))
             line = document[start:end]
             if self._special.search(line) or may_end_without_space(line):
@@ -225,7 +226,7 @@ def _make(part: dict[str, Any] | None) -> str:
     if part is None:
         return ""
     if part["type"] == "Sequence":
-        return "+".join(map(_make, part.get("normalizers", part.get("pretokenizers"))))
+        return "+".join(map(_make, part.get("normalizers") or part["pretokenizers"]))
     deciding = ("add_prefix_space", "use_regex", "prepend_scheme", "split", "pattern", "content")
     return " ".join([part["type"], *(f"{k}={part[k]}" for k in deciding if k in part)])
 

@@ -17,10 +17,10 @@ import numpy as np
 
 from bertwright.errors import UserError
 from bertwright.files import atomic_folder, require_free
-from bertwright.text.documents import ReadCounts, fingerprint
-from bertwright.text.duplicates import Seen, Similar, Sketcher
+from bertwright.text.documents import ReadCounts
+from bertwright.text.duplicates import dissimilar, unseen
 from bertwright.text.piece_cache import Encoded, PieceCache
-from bertwright.text.processes import CHUNK_CHARACTERS, available_processors, chunked, in_order
+from bertwright.text.processes import CHUNK_CHARACTERS, available_processors, in_order
 from bertwright.text.readers import find_sources, read_documents
 from bertwright.text.shard_writing import SplitWriter, piece_type, write_manifest
 from bertwright.text.shards import REPORT, Data, unigram_entropy
@@ -59,9 +59,9 @@ def prepare(
     num_workers = num_workers or available_processors()
     met = ReadCounts()
     sources = find_sources(inputs, column, format, met)
-    documents = _unseen(read_documents(sources, met), met)
+    documents = unseen(read_documents(sources, met), met)
     if near_duplicates:
-        documents = _dissimilar(documents, met, num_workers)
+        documents = dissimilar(documents, met, num_workers)
     chunks = _by_split(assign_splits(documents, heldout))
     with atomic_folder(out) as folder, _Writing(folder, tokenizer, heldout > 0) as writing:
         for split, encoded in in_order(_Encoder, (tokenizer,), chunks, num_workers):
@@ -84,25 +84,6 @@ class _Encoder:
     def __call__(self, chunk: tuple[str, list[str]]) -> tuple[str, Encoded]:
         split, documents = chunk
         return split, self._cache.encode(documents)
-
-
-def _unseen(documents: Iterable[str], met: ReadCounts) -> Iterator[str]:
-    seen = Seen()
-    for document in documents:
-        if seen.add(fingerprint(document)):
-            yield document
-        else:
-            met.duplicates += 1
-
-
-def _dissimilar(documents: Iterable[str], met: ReadCounts, num_workers: int) -> Iterator[str]:
-    similar = Similar()
-    for chunk in in_order(Sketcher, (), chunked(documents), num_workers):
-        for document, sketch in chunk:
-            if similar.add(sketch):
-                yield document
-            else:
-                met.near_duplicates += 1
 
 
 def _by_split(documents: Iterable[tuple[str, str]]) -> Iterator[tuple[str, list[str]]]:

@@ -1,7 +1,6 @@
 """Work spread over processes, with the results in the order of the work."""
 
 import ctypes
-import multiprocessing
 import os
 import signal
 import sys
@@ -9,6 +8,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from multiprocessing.context import BaseContext
 from typing import Any, TypeVar
 
 from bertwright.errors import UserError
@@ -88,9 +89,9 @@ def _work(item: Any) -> Any:
     return _worker[0](item)
 
 
-def _context() -> multiprocessing.context.BaseContext:
+def _context() -> BaseContext:
     # A fork needs no guard in the user's script and starts at once; elsewhere it is not safe.
-    return multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    return get_context("fork" if sys.platform == "linux" else "spawn")
 
 
 def _die_with_parent(parent: int) -> None:

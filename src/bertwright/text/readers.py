@@ -58,15 +58,15 @@ def find_sources(
 def read_documents(sources: Sequence[Source], counts: ReadCounts) -> Iterator[str]:
     """The documents of all sources, one source after the other, in bounded memory."""
     for source in sources:
+        read = _FORMATS[source.format]
         if source.name == STANDARD_INPUT:
-            yield from _FORMATS[source.format](sys.stdin.buffer, source, counts)
-            continue
-        try:
-            raw = open(source.name, "rb")
-        except OSError as error:
-            raise UserError(f"{source.name} cannot be read: {error.strerror}") from None
-        with raw:
-            yield from _FORMATS[source.format](raw, source, counts)
+            yield from read(sys.stdin.buffer, source, counts)
+        else:
+            try:
+                with open(source.name, "rb") as raw:
+                    yield from read(raw, source, counts)
+            except OSError as error:
+                raise UserError(f"{source.name} cannot be read: {error.strerror}") from None
 
 
 def _files(given: str, format: str | None, counts: ReadCounts) -> list[str]:

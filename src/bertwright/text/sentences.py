@@ -21,78 +21,15 @@ _END = re.compile(
     r"|\n(?<=\S\n)"
 )
 
-_BEFORE_A_NAME = frozenset(
-    [
-        "mr",
-        "mrs",
-        "ms",
-        "dr",
-        "prof",
-        "gen",
-        "col",
-        "capt",
-        "lt",
-        "sgt",
-        "cmdr",
-        "adm",
-        "gov",
-        "sen",
-        "rep",
-        "hon",
-        "rev",
-        "fr",
-        "st",
-        "mt",
-        "ft",
-        "messrs",
-        "mme",
-        "mlle",
-        "vs",
-        "cf",
-        "viz",
-        "al",
-        "e.g",
-        "i.e",
-        "ed",
-        "eds",
-        "dept",
-        "univ",
-        "approx",
-        "ca",
-        "resp",
-    ]
+_BEFORE_A_NAME = re.compile(
+    r"mr|mrs|ms|dr|prof|gen|col|capt|lt|sgt|cmdr|adm|gov|sen|rep|hon|rev|fr|st|mt|ft|messrs|mme"
+    r"|mlle|vs|cf|viz|al|e\.g|i\.e|ed|eds|dept|univ|approx|ca|resp",
+    re.IGNORECASE,
 )
-_BEFORE_A_NUMBER = frozenset(
-    [
-        "no",
-        "nos",
-        "fig",
-        "figs",
-        "eq",
-        "eqs",
-        "sec",
-        "sect",
-        "vol",
-        "vols",
-        "ch",
-        "chap",
-        "p",
-        "pp",
-        "art",
-        "op",
-        "jan",
-        "feb",
-        "mar",
-        "apr",
-        "jun",
-        "jul",
-        "aug",
-        "sep",
-        "sept",
-        "oct",
-        "nov",
-        "dec",
-    ]
+_BEFORE_A_NUMBER = re.compile(
+    r"nos?|figs?|eqs?|sect?|vols?|ch|chap|pp?|art|op"
+    r"|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec",
+    re.IGNORECASE,
 )
 _LONGEST_ABBREVIATION = 8
 _INITIALS = re.compile(r"(?:[A-Z]\.)+[A-Z]|[A-HJ-Z]")
@@ -106,12 +43,13 @@ def sentence_ends(text: str) -> Iterator[int]:
     """Where each sentence but the last ends, in characters; white space begins the next one."""
     for match in _END.finditer(text):
         start, end = match.span()
-        first = text[start]
-        if first == "\n":
+        following: str = match.group(1) or ""
+        if text[start] == "\n":
             yield start
-        elif first != "." or end - start > 1 or not _abbreviates(text, start, match.group(1)):
-            if not (match.group(1) or "").islower():
-                yield end
+        elif following.islower():
+            continue
+        elif text[start] != "." or end - start > 1 or not _abbreviates(text, start, following):
+            yield end
 
 
 def may_end_without_space(text: str) -> bool:
@@ -127,5 +65,6 @@ def _abbreviates(text: str, stop: int, following: str) -> bool:
     word = text[space + 1 : stop].lstrip("\"'\u201c\u2018([\n")
     if _INITIALS.fullmatch(word):
         return len(word) == 1 or not _FIRST_WORDS.match(text, stop + 1)
-    word = word.lower()
-    return word in _BEFORE_A_NAME or (word in _BEFORE_A_NUMBER and following.isdigit())
+    if following.isdigit() and _BEFORE_A_NUMBER.fullmatch(word):
+        return True
+    return _BEFORE_A_NAME.fullmatch(word) is not None

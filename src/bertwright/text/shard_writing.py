@@ -1,5 +1,6 @@
 """Writing a data folder, array by array, in constant memory."""
 
+import contextlib
 import json
 from hashlib import sha256
 from pathlib import Path
@@ -87,7 +88,7 @@ class _ArrayFile:
         self.length = 0
         self._dtype = np.dtype(dtype).newbyteorder("<")
         self._digest = sha256()
-        self._file = open(path, "wb")
+        self._file = path.open("wb")
 
     def append(self, values: NDArray[Any]) -> None:
         data = np.ascontiguousarray(values, dtype=self._dtype).tobytes()
@@ -101,10 +102,8 @@ class _ArrayFile:
 
     def abandon(self) -> None:
         """Close without caring what reached the disk."""
-        try:
+        with contextlib.suppress(OSError):
             self._file.close()
-        except OSError:
-            pass
 
 
 def piece_type(tokenizer: Tokenizer) -> str:

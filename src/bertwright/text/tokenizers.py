@@ -47,7 +47,7 @@ class WordPieceChoice(TokenizerChoice):
 
 
 class ByteBpeChoice(TokenizerChoice):
-    """Byte-pair encoding of UTF-8 bytes (GPT-2, RoBERTa): every text has pieces, none is unknown."""
+    """Byte-pair encoding of UTF-8 bytes (GPT-2, RoBERTa): no text is unknown to it."""
 
     kind: Literal["byte-bpe"] = "byte-bpe"
 
@@ -77,13 +77,13 @@ class Specials:
 class Tokenizer:
     """A tokenizer with its special pieces; immutable."""
 
-    def __init__(self, backend: library.Tokenizer, kind: str | None = None) -> None:
+    def __init__(self, backend: library.Tokenizer) -> None:
         backend.no_padding()
         backend.no_truncation()
         self.backend = backend
         self.settings: dict[str, Any] = json.loads(backend.to_str())
         model: str = self.settings["model"]["type"]
-        self.kind = kind or _MODEL_KINDS.get(model, model.lower())
+        self.kind = _MODEL_KINDS.get(model, model.lower())
         self.specials = _find_specials(backend)
 
     @classmethod
@@ -102,9 +102,7 @@ class Tokenizer:
             backend = library.Tokenizer.from_file(str(file))
         except Exception as error:  # the library raises bare Exception
             raise UserError(f"{file} is not a tokenizer: {error}") from None
-        about = folder / ABOUT
-        kind = json.loads(about.read_text())["kind"] if about.is_file() else None
-        return cls(backend, kind)
+        return cls(backend)
 
     def save(self, path: Path | str) -> None:
         """Write the tokenizer into a folder, which may hold other things."""

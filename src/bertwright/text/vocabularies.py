@@ -6,15 +6,29 @@ chance is taken away per kind; see each trainer.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import tokenizers as library
+from pydantic import ValidationError
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from bertwright.axes import explain
 from bertwright.errors import UserError
+from bertwright.files import atomic_folder, require_free
+from bertwright.text.documents import ReadCounts
+from bertwright.text.duplicates import unseen
 from bertwright.text.piece_cache import key_pattern
-from bertwright.text.processes import chunked, in_order
-from bertwright.text.tokenizers import Tokenizer, TokenizerChoice
+from bertwright.text.processes import available_processors, chunked, in_order
+from bertwright.text.readers import find_sources, read_documents
+from bertwright.text.tokenizers import (
+    ByteBpeChoice,
+    Tokenizer,
+    TokenizerChoice,
+    UnigramChoice,
+    WordPieceChoice,
+)
 
 BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ROBERTA_SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
@@ -37,13 +51,42 @@ def train_tokenizer(
 
     Errors: UserError where the texts hold no word.
     """
-    untrained, train = _KINDS[choice.kind]
+    untrained, train = _KINDS[type(choice)]
     backend = untrained(choice)
     words = _count_words(texts, backend, num_workers)
     if not words:
         raise UserError("the text holds no word to learn a vocabulary from")
     train(backend, words, choice.size)
-    return Tokenizer(backend, choice.kind)
+    return Tokenizer(backend)
+
+
+def train_on_files(
+    inputs: Sequence[str | Path],
+    out: str | Path,
+    choice: TokenizerChoice | dict[str, Any],
+    *,
+    column: str = "text",
+    format: str | None = None,
+    num_workers: int | None = None,
+) -> Tokenizer:
+    """Learn a vocabulary from files, folders and patterns, and write it into a new folder.
+
+    Each document counts once. Errors: those of reading, and of a choice that cannot be.
+    """
+    try:
+        chosen = TokenizerChoice.choose(choice)
+    except ValidationError as error:
+        raise explain(error, "tokenizer", TokenizerChoice) from None
+    except ValueError as error:
+        raise UserError(f"the tokenizer {error}") from None
+    require_free(Path(out))
+    met = ReadCounts()
+    documents = read_documents(find_sources(inputs, column, format, met), met)
+    workers = num_workers or available_processors()
+    tokenizer = train_tokenizer(unseen(documents, met), chosen, workers)
+    with atomic_folder(Path(out)) as folder:
+        tokenizer.save(folder)
+    return tokenizer
 
 
 def _count_words(
@@ -158,15 +201,15 @@ def _train_unigram(backend: library.Tokenizer, words: Counter[str], size: int) -
 
 
 _KINDS: dict[
-    str,
+    type[TokenizerChoice],
     tuple[
         Callable[[TokenizerChoice], library.Tokenizer],
         Callable[[library.Tokenizer, Counter[str], int], None],
     ],
 ] = {
-    "wordpiece": (_wordpiece, _train_wordpiece),
-    "byte-bpe": (_byte_bpe, _train_byte_bpe),
-    "unigram": (_unigram, _train_unigram),
+    WordPieceChoice: (_wordpiece, _train_wordpiece),
+    ByteBpeChoice: (_byte_bpe, _train_byte_bpe),
+    UnigramChoice: (_unigram, _train_unigram),
 }
 
 

@@ -1,0 +1,58 @@
+"""``bertwright prepare``: text to a data set that training reads."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertwright.cli.output import AsJson, report
+
+Texts = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TEXT...",
+        help="Files, folders, quoted patterns, or - for standard input: .txt (a blank line ends a "
+        "document), .jsonl, .csv, .tsv, .parquet, each also .gz or .zst.",
+    ),
+]
+Column = Annotated[str, typer.Option(help="The column (or key) that holds the text of tables.")]
+Format = Annotated[
+    str | None, typer.Option(help="txt, jsonl, csv, tsv or parquet, whatever the names say.")
+]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Processes that do the work; as many as there are cores.")
+]
+
+
+def prepare(
+    texts: Texts,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The data folder to make.")],
+    tokenizer: Annotated[Path, typer.Option(help="A folder with a tokenizer (or a model).")],
+    heldout: Annotated[float, typer.Option(help="The share of documents held out.")] = 0.05,
+    near_duplicates: Annotated[
+        bool,
+        typer.Option(
+            "--near-duplicates",
+            help="Also drop documents that share 80 % of their runs of five words with an earlier "
+            "one (MinHash; some 10 KB of memory a document, and slower).",
+        ),
+    ] = False,
+    column: Column = "text",
+    format: Format = None,
+    num_workers: Workers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Turn text into a data set: pieces with their documents, sentences and words."""
+    from bertwright.text.preparation import prepare
+
+    data = prepare(
+        texts,
+        output,
+        tokenizer,
+        heldout=heldout,
+        near_duplicates=near_duplicates,
+        column=column,
+        format=format,
+        num_workers=num_workers,
+    )
+    report(data.report, as_json)
