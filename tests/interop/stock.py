@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import tokenizers as library
 import torch
 import transformers
@@ -22,6 +23,8 @@ transformers.utils.logging.disable_progress_bar()
 WORDPIECE_SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 BYTE_SPECIALS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 LENGTH = 16
+FULL, PADDED = (12, 12, 12), (12, 7, 3)
+both_lengths = pytest.mark.parametrize("lengths", [FULL, PADDED], ids=["full", "padded"])
 
 SIZES = {
     "hidden_size": 32,

@@ -6,16 +6,23 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from stock import LENGTH, TOKENIZERS, coordinates, randomise, rows, saved, stock_model
+from stock import (
+    LENGTH,
+    PADDED,
+    TOKENIZERS,
+    both_lengths,
+    coordinates,
+    randomise,
+    rows,
+    saved,
+    stock_model,
+)
 from torch import Tensor
 
 from bertwright.interop.huggingface import export_folder, import_folder
 from bertwright.model import Model
 from bertwright.text.tokenizers import Tokenizer
 from recipes_at_toy_size import toy
-
-FULL, PADDED = (12, 12, 12), (12, 7, 3)
-both_lengths = pytest.mark.parametrize("lengths", [FULL, PADDED], ids=["full", "padded"])
 
 
 def same(stock: transformers.PreTrainedModel, ours: Model, lengths: tuple[int, ...]) -> None:

@@ -6,8 +6,8 @@ import torch
 
 from bertwright.encoder.roles import roles
 from bertwright.interop.huggingface.family import Config, Family, Key
+from bertwright.interop.huggingface.purposes import TEXTS, WORDS, Classifier, Net
 from bertwright.interop.huggingface.renaming import Table, Tensors
-from bertwright.model import Model
 from bertwright.recipes import Recipe
 from bertwright.text.tokenizers import Specials
 
@@ -92,6 +92,14 @@ class Bert(Family):
         ("output.table", ("cls.predictions.decoder",)),
         ("heads.next-sentence.classifier", ("cls.seq_relationship",)),
     )
+    classifiers: ClassVar[dict[str, Classifier]] = {
+        TEXTS: Classifier(
+            ("pooler", "dense"),
+            ("first",),
+            (("head.enter.dense", ("bert.pooler.dense",)), ("head.out", ("classifier",))),
+        ),
+        WORDS: Classifier(("plain",), ("words",), (("head.out", ("classifier",)),)),
+    }
     pieces: ClassVar[str] = "embeddings.word_embeddings.weight"
     decoder: ClassVar[str] = "cls.predictions.decoder"
     output_bias: ClassVar[str] = "cls.predictions.bias"
@@ -111,21 +119,21 @@ class Bert(Family):
         segments = max(1, config["type_vocab_size"])
         return {**config, "type_vocab_size": segments, "pad_token_id": specials.pad}
 
-    def completed(self, model: Model) -> Tensors:
-        tensors = with_zeros(model)
+    def completed(self, net: Net) -> Tensors:
+        tensors = with_zeros(net)
         positions = "encoder.embeddings.positions.table.weight"
-        unused = model.recipe.encoder.positions.offset  # type: ignore[attr-defined]
+        unused = net.recipe.encoder.positions.offset  # type: ignore[attr-defined]
         return {**tensors, positions: tensors[positions][unused:]}
 
 
-def with_zeros(model: Model) -> Tensors:
+def with_zeros(net: Net) -> Tensors:
     """The parameters of a model, and zeros for the biases and segments that it has not."""
-    tensors: Tensors = dict(model.named_parameters())
-    table = model.embedding
+    tensors: Tensors = dict(net.named_parameters())
+    table = net.encoder.embeddings.pieces.weight
     tensors.setdefault("encoder.embeddings.segments.weight", torch.zeros(1, table.shape[1]))
-    if model.output is not None:
+    if any(name.startswith("output.") for name in tensors):
         tensors.setdefault("output.bias", torch.zeros(len(table)))
-    for name, role in roles(model).items():
+    for name, role in roles(net).items():
         if role.kind in ("matrix", "norm") and name.endswith(".weight"):
             bias = name.removesuffix("weight") + "bias"
             tensors.setdefault(bias, torch.zeros(len(tensors[name])))

@@ -13,17 +13,24 @@ from typing import Any, ClassVar
 from bertwright.encoder.mixers.attention import AttentionChoice
 from bertwright.encoder.visibility import Bidirectional
 from bertwright.errors import UserError
+from bertwright.interop.huggingface.purposes import (
+    BARE,
+    ON_PAIRS,
+    POOLER,
+    POOLER_OF_PAIRS,
+    Classifier,
+    Net,
+    purpose_of,
+    reads_output,
+)
 from bertwright.interop.huggingface.renaming import Table, Tensors, prefixed, stock_names
-from bertwright.model import Model
 from bertwright.objectives.masked import Masked
 from bertwright.objectives.objective import visibility_of
 from bertwright.recipes import Recipe
+from bertwright.tasks.task_model import TaskModel
 from bertwright.text.tokenizers import Specials
 
 Config = dict[str, Any]
-
-POOLER, POOLER_OF_PAIRS = "pooler", "heads.next-sentence.pooler"
-"""Where a pooler lies in our model: on its own, or in the head that it was trained with."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,9 @@ class Family:
     """The name of the encoder within a stock class that has a head."""
     encoder_table: ClassVar[Table]
     head_table: ClassVar[Table]
+    """The heads of pre-training."""
+    classifiers: ClassVar[dict[str, Classifier]]
+    """The heads of tasks, by the purpose of their stock class."""
     pieces: ClassVar[str]
     """The table of pieces, within the encoder."""
     decoder: ClassVar[str]
@@ -90,30 +100,24 @@ class Family:
         """A configuration with what is not a key of its own."""
         return config
 
-    def completed(self, model: Model) -> Tensors:
+    def completed(self, net: Net) -> Tensors:
         """The parameters of a model as a stock class needs them, by our names."""
-        return dict(model.named_parameters())
+        return dict(net.named_parameters())
 
     def further_reasons(self, recipe: Recipe, specials: Specials) -> list[str]:
         """Why this family cannot compute a recipe, beyond its axes."""
         return []
 
-    def architecture(self, model: Model) -> str:
-        """The stock class for the heads that a model has."""
-        suffix = {
-            (True, True): "ForPreTraining",
-            (True, False): "ForMaskedLM",
-            (False, True): "ForNextSentencePrediction",
-            (False, False): "Model",
-        }[model.output is not None, "next-sentence" in model.heads]
-        return self.class_name + suffix
-
-    def table(self, headed: bool, pairs: bool) -> Table:
-        """Every name of a stock class: with or without a head, trained on pairs or not."""
-        encoder = self.encoder_table
-        if pairs:
+    def table(self, purpose: str) -> Table:
+        """Every name of the stock class for a purpose."""
+        if purpose == BARE:
+            return self.encoder_table
+        encoder = prefixed(self.prefix, self.encoder_table)
+        if purpose in self.classifiers:
+            return self.classifiers[purpose].table + encoder
+        if purpose in ON_PAIRS:
             encoder = tuple((POOLER_OF_PAIRS if o == POOLER else o, t) for o, t in encoder)
-        return prefixed(self.prefix, encoder) + self.head_table if headed else encoder
+        return encoder + self.head_table
 
     def settings(self, config: Config) -> dict[str, Any]:
         """The ``encoder`` and ``output`` of the recipe that a configuration describes, and the
@@ -136,43 +140,43 @@ class Family:
         _put(settings, "encoder.initialisation.std", config.get("initializer_range", 0.02))
         return settings
 
-    def config(self, model: Model, specials: Specials) -> Config:
+    def config(self, net: Net, specials: Specials) -> Config:
         """The configuration of the stock class for a model that ``reasons`` has nothing against."""
-        stated = _stated(model.recipe)
+        stated = _stated(net.recipe)
         config: Config = {
-            "architectures": [self.architecture(model)],
+            "architectures": [self.class_name + purpose_of(net)],
             "model_type": self.model_type,
-            "vocab_size": model.vocabulary_size,
-            **{key.theirs: key.written(_get(stated, key.ours)) for key in self._keys(model)},
+            "vocab_size": net.vocabulary_size,
+            **{key.theirs: key.written(_get(stated, key.ours)) for key in self._keys(net)},
         }
-        return self.finished(config, model.recipe, specials)
+        return self.finished(config, net.recipe, specials)
 
-    def reasons(self, model: Model, specials: Specials) -> list[str]:
+    def reasons(self, net: Net, specials: Specials) -> list[str]:
         """Why no stock class of this family computes a model; nothing where one does."""
         return [
-            *self._reasons_of_axes(model),
-            *self._reasons_of_keys(model),
-            *self._reasons_of_heads(model),
-            *self.further_reasons(model.recipe, specials),
+            *self._reasons_of_axes(net),
+            *self._reasons_of_keys(net),
+            *self._reasons_of_heads(net),
+            *self.further_reasons(net.recipe, specials),
         ]
 
-    def _keys(self, model: Model) -> list[Key]:
-        """The keys that count: those of the output only where there is one."""
+    def _keys(self, net: Net) -> list[Key]:
+        """The keys that count: those of the output only where it is read."""
         keys = (*self.keys, TIE)
-        return [k for k in keys if model.output is not None or not k.ours.startswith("output.")]
+        return [k for k in keys if reads_output(net) or not k.ours.startswith("output.")]
 
-    def _reasons_of_axes(self, model: Model) -> Iterator[str]:
-        stated = _stated(model.recipe)
+    def _reasons_of_axes(self, net: Net) -> Iterator[str]:
+        stated = _stated(net.recipe)
         for path, choices in self.axes.items():
             value = _get(stated, path)
-            unused = model.output is None and path.startswith("output.")
+            unused = path.startswith("output.") and not reads_output(net)
             if value not in choices and not unused:
                 yield f"{path} is {_shown(value)} ({self.class_name}: {_shown(choices[0])})"
 
-    def _reasons_of_keys(self, model: Model) -> Iterator[str]:
-        stated = _stated(model.recipe)
+    def _reasons_of_keys(self, net: Net) -> Iterator[str]:
+        stated = _stated(net.recipe)
         written: dict[str, Any] = {}
-        for key in self._keys(model):
+        for key in self._keys(net):
             value = _get(stated, key.ours)
             theirs = key.written(value)
             known = " or ".join(dict.fromkeys(map(_shown, (key.values or {}).values())))
@@ -181,13 +185,14 @@ class Family:
             elif written.setdefault(key.theirs, theirs) != theirs:
                 yield f"{key.ours} is {_shown(value)} ({self.class_name}: one {key.theirs} for all)"
 
-    def _reasons_of_heads(self, model: Model) -> Iterator[str]:
-        table = self.table(headed=True, pairs="next-sentence" in model.heads)
-        names = [name for name, _ in model.named_parameters() if not stock_names(table, name)]
-        heads = {name.split(".")[1] for name in names if name.startswith("heads.")}
-        yield from (
-            f"objectives.{head} ({self.class_name}: no such head)" for head in sorted(heads)
-        )
+    def _reasons_of_heads(self, net: Net) -> Iterator[str]:
+        if isinstance(net, TaskModel):
+            yield from self.classifiers[purpose_of(net)].reasons(net.choice, self.class_name)
+            return
+        table = self.table(purpose_of(net))
+        names = [name for name, _ in net.named_parameters() if not stock_names(table, name)]
+        for head in sorted({name.split(".")[1] for name in names if name.startswith("heads.")}):
+            yield f"objectives.{head} has a head ({self.class_name}: none)"
         if f"{POOLER}.weight" in names:
             yield f"pooler is true ({self.class_name}: none)"
 

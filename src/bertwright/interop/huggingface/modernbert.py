@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 from bertwright.errors import UserError
 from bertwright.interop.huggingface.family import Config, Family, Key
+from bertwright.interop.huggingface.purposes import READS, TEXTS, WORDS, Classifier
 from bertwright.interop.huggingface.renaming import Table
 from bertwright.recipes import Recipe
 from bertwright.text.tokenizers import Specials
@@ -20,6 +21,13 @@ ACTIVATIONS = {
     "relu": "relu",
     "silu": "silu",
 }
+
+
+HEAD: Table = (
+    ("head.enter.dense", ("head.dense",)),
+    ("head.enter.norm", ("head.norm",)),
+    ("head.out", ("classifier",)),
+)
 
 
 class ModernBert(Family):
@@ -50,6 +58,10 @@ class ModernBert(Family):
         ("output.bias", ("decoder.bias",)),
         ("output.table", ("decoder",)),
     )
+    classifiers: ClassVar[dict[str, Classifier]] = {
+        TEXTS: Classifier(("transform",), tuple(READS.values()), HEAD),
+        WORDS: Classifier(("transform",), ("words",), HEAD),
+    }
     pieces: ClassVar[str] = "embeddings.tok_embeddings.weight"
     decoder: ClassVar[str] = "decoder"
     output_bias: ClassVar[str] = "decoder.bias"

@@ -1,25 +1,43 @@
 """From a Hugging Face folder to a model of ours."""
 
 import json
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from pydantic import ValidationError
 
-from bertwright.axes import explain
+from bertwright.axes import Precision, explain
 from bertwright.errors import UserError
 from bertwright.interop.huggingface.families import FAMILIES
 from bertwright.interop.huggingface.family import Config, Family
+from bertwright.interop.huggingface.purposes import (
+    BARE,
+    MASKED,
+    ON_PAIRS,
+    POOLER,
+    READS,
+    WORDS,
+)
 from bertwright.interop.huggingface.renaming import Tensors, to_ours
 from bertwright.interop.huggingface.tokenizer_files import lowercases, read_tokenizer
 from bertwright.model import Model
-from bertwright.model.folder import filled, read_tensors
+from bertwright.model.folder import fill, filled, read_tensors
+from bertwright.model.text_model import TextModel
 from bertwright.recipes import Recipe
 from bertwright.recipes.loading import read
+from bertwright.tasks.answers import num_outputs
+from bertwright.tasks.catalogue import table_task, tagging_task
+from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.formats.tables import Columns
+from bertwright.tasks.heads import HeadChoice
+from bertwright.tasks.task import Task
+from bertwright.tasks.task_model import TaskModel
 from bertwright.text.tokenizers import Tokenizer
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+PIECES = "encoder.embeddings.pieces.weight"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 BUFFERS = ("position_ids", "token_type_ids", "inv_freq")
 """What old files hold and the stock classes compute by themselves."""
@@ -32,32 +50,104 @@ def is_huggingface(folder: Path) -> bool:
     return (folder / CONFIG).is_file()
 
 
+@dataclass(frozen=True)
+class Found:
+    """What a folder holds, in our terms: tensors by our names, and what its head is for."""
+
+    folder: Path
+    family: Family
+    config: Config
+    purpose: str
+    tensors: Tensors
+    recipe: Recipe
+    tokenizer: Tokenizer
+
+    @property
+    def rows(self) -> int:
+        """The rows of the table of pieces: there may be more of them than pieces."""
+        return len(self.tensors[PIECES])
+
+
+def load(folder: Path, precision: Precision | None = None) -> TextModel:
+    """A folder of a stock BERT, RoBERTa or ModernBERT, ready to use; a :class:`FineTuned` where it
+    is one for classes, numbers or tags.
+
+    Errors: as :func:`import_folder`.
+    """
+    found = read_folder(folder)
+    if found.purpose in found.family.classifiers:
+        return _fine_tuned(found, precision)
+    return TextModel(_model(found), found.tokenizer, precision)
+
+
 def import_folder(folder: Path) -> tuple[Model, Tokenizer]:
     """Read a folder of a stock BERT, RoBERTa or ModernBERT, in float32.
 
     The recipe states what the weights hold: a folder without a head over the vocabulary becomes a
     model without objectives, and its pooler, if it has one, is kept.
 
-    Errors: UserError for a folder that is none, is damaged, holds pickles, or whose configuration
-    has no place among the axes.
+    Errors: UserError for a folder that is none, is damaged, holds pickles, is fine-tuned, or whose
+    configuration has no place among the axes.
     """
+    found = read_folder(folder)
+    if found.purpose in found.family.classifiers:
+        raise UserError(f"{folder} holds a fine-tuned model: an encoder for pre-training is asked")
+    return _model(found), found.tokenizer
+
+
+def read_folder(folder: Path) -> Found:
+    """Everything in a folder, checked and by our names; but for a pooler that a stock class for a
+    task does not read."""
     config = read_config(folder)
     family = _family(folder, config)
     try:
         tensors, config = settled(family, read_weights(folder), config)
-        named = _by_our_names(family, tensors)
+        purpose = _purpose(family, tensors, config)
+        tensors = to_ours(family.table(purpose), tensors)
+        if purpose in family.classifiers:
+            tensors = {n: t for n, t in tensors.items() if not n.startswith(f"{POOLER}.")}
         settings = family.settings(config)
     except UserError as error:
         raise UserError(f"{folder}: {error}") from error
     tokenizer = read_tokenizer(folder)
-    recipe = _recipe(folder, family, settings, named, tokenizer)
-    rows = len(named.get("encoder.embeddings.pieces.weight", ()))
-    if tokenizer.size > rows:
+    recipe = _recipe(folder, family, settings, tensors, tokenizer)
+    found = Found(folder, family, config, purpose, tensors, recipe, tokenizer)
+    if PIECES not in tensors or tokenizer.size > found.rows:
+        rows = found.rows if PIECES in tensors else "no table of them"
         raise UserError(
             f"{folder}: the tokenizer has {tokenizer.size} pieces, the model {rows}: they do not "
             f"belong together"
         )
-    return filled(recipe, rows, named, str(folder)), tokenizer
+    return found
+
+
+def _model(found: Found) -> Model:
+    return filled(found.recipe, found.rows, found.tensors, str(found.folder))
+
+
+def _fine_tuned(found: Found, precision: Precision | None) -> FineTuned:
+    classifier = found.family.classifiers[found.purpose]
+    pooling = READS[found.config.get("classifier_pooling", "cls")]
+    read = pooling if pooling in classifier.reads else classifier.reads[0]
+    choice = HeadChoice.choose({"kind": classifier.kinds[0], "read": read})
+    task = _task(found)
+    net = TaskModel.empty(found.recipe, found.rows, choice, num_outputs(task))
+    fill(net, found.tensors, str(found.folder))
+    return FineTuned(net.eval(), found.tokenizer, task, precision=precision)
+
+
+def _task(found: Found) -> Task:
+    """The task that a stock configuration describes."""
+    named: dict[str, str] = found.config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
+    labels = tuple(named[index] for index in sorted(named, key=int))
+    problem = found.config.get("problem_type")
+    if problem == "multi_label_classification":
+        raise UserError(f"{found.folder}: a text has several labels at once ({problem}): not read")
+    if found.purpose == WORDS:
+        return replace(tagging_task("imported"), labels=labels)
+    if problem == "regression" or len(labels) == 1:
+        return table_task("imported", Columns(), "number")
+    return table_task("imported", Columns(), labels=labels)
 
 
 def read_config(folder: Path) -> Config:
@@ -116,12 +206,16 @@ def _of_today(name: str) -> str:
     return name
 
 
-def _by_our_names(family: Family, tensors: Tensors) -> Tensors:
-    headed = any(name.startswith(f"{family.prefix}.") for name in tensors)
-    named = to_ours(family.table(headed, pairs=False), tensors)
-    if any(name.startswith("heads.next-sentence.") for name in named):
-        named = to_ours(family.table(headed, pairs=True), tensors)
-    return named
+def _purpose(family: Family, tensors: Tensors, config: Config) -> str:
+    """What the tensors are for: heads of pre-training are told by what is there."""
+    architecture = next(iter(config.get("architectures") or [""]))
+    stated = architecture.removeprefix(family.class_name)
+    if stated in family.classifiers:
+        return stated
+    if not any(name.startswith(f"{family.prefix}.") for name in tensors):
+        return BARE
+    ours = to_ours(family.table(MASKED), tensors)
+    return ON_PAIRS[0] if any(name.startswith("heads.next-sentence.") for name in ours) else MASKED
 
 
 def _family(folder: Path, config: Config) -> Family:

@@ -4,8 +4,8 @@ from typing import Any, ClassVar
 
 from bertwright.interop.huggingface.bert import AXES, KEYS, Bert, with_zeros
 from bertwright.interop.huggingface.family import Config, Key
+from bertwright.interop.huggingface.purposes import TEXTS, WORDS, Classifier, Net
 from bertwright.interop.huggingface.renaming import Table, Tensors
-from bertwright.model import Model
 from bertwright.recipes import Recipe
 from bertwright.text.tokenizers import Specials
 
@@ -24,6 +24,14 @@ class Roberta(Bert):
         ("output.bias", ("lm_head.bias",)),
         ("output.table", ("lm_head.decoder",)),
     )
+    classifiers: ClassVar[dict[str, Classifier]] = {
+        TEXTS: Classifier(
+            ("dense", "pooler"),
+            ("first",),
+            (("head.enter.dense", ("classifier.dense",)), ("head.out", ("classifier.out_proj",))),
+        ),
+        WORDS: Bert.classifiers[WORDS],
+    }
     decoder: ClassVar[str] = "lm_head.decoder"
     output_bias: ClassVar[str] = "lm_head.bias"
     keys: ClassVar[tuple[Key, ...]] = (*KEYS, Key("offset", "encoder.positions.offset", 2))
@@ -39,8 +47,8 @@ class Roberta(Bert):
         config["max_position_embeddings"] += config.pop("offset")
         return {**config, "bos_token_id": specials.start, "eos_token_id": specials.end}
 
-    def completed(self, model: Model) -> Tensors:
-        return with_zeros(model)
+    def completed(self, net: Net) -> Tensors:
+        return with_zeros(net)
 
     def further_reasons(self, recipe: Recipe, specials: Specials) -> list[str]:
         offset, first = getattr(recipe.encoder.positions, "offset", None), specials.pad + 1

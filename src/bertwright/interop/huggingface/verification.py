@@ -10,12 +10,15 @@ import torch
 from torch import Tensor
 
 from bertwright.errors import MissingExtra, UserError
-from bertwright.model import Model
+from bertwright.interop.huggingface.purposes import Net
 from bertwright.model.reading import ReadBatch, read_batches
+from bertwright.tasks.task_model import TaskModel
 from bertwright.text.tokenizers import Tokenizer
 
 TOLERANCE = 1e-4
 """What float32 explains, as a share of the greatest output (of 1 at least)."""
+
+STOCK_OUTPUTS = ("prediction_logits", "logits", "seq_relationship_logits")
 
 TEXTS = (
     ("A short one.",),
@@ -26,7 +29,7 @@ TEXTS = (
 
 
 @torch.inference_mode()
-def greatest_difference(folder: Path, model: Model, tokenizer: Tokenizer) -> float:
+def greatest_difference(folder: Path, net: Net, tokenizer: Tokenizer) -> float:
     """The greatest absolute difference between the outputs (states, logits) of the stock class and
     ours, at every real place of a padded batch of texts.
 
@@ -38,15 +41,13 @@ def greatest_difference(folder: Path, model: Model, tokenizer: Tokenizer) -> flo
     longest = stock_tokenizer.model_max_length
     rows, segments = [r[:longest] for r in rows], [s[:longest] for s in segments]
     typed = "token_type_ids" in stock_tokenizer.model_input_names
-    device = next(model.parameters()).device
+    device = next(net.parameters()).device
     (batch,) = read_batches(
         rows, tokenizer.specials.pad, device, segments if typed else None, budget=1 << 20
     )
-    theirs = _stock_outputs(stock.to(device), batch)
-    ours = _our_outputs(model, batch)
-    pairs = {name: (theirs[name], output.float()) for name, output in ours.items()}
-    difference = max(float((a - b).abs().max()) for a, b in pairs.values())
-    scale = max(1.0, *(float(b.abs().max()) for _, b in pairs.values()))
+    theirs, ours = _stock_outputs(stock.to(device), batch), _our_outputs(net.eval(), batch)
+    difference = max(float((a - b).abs().max()) for a, b in zip(theirs, ours, strict=True))
+    scale = max(1.0, *(float(output.abs().max()) for output in ours))
     if not difference <= TOLERANCE * scale:
         raise UserError(
             f"the stock class differs from the model by {difference:.2g}: this is a mistake of "
@@ -76,32 +77,30 @@ def _rows(tokenizer: Tokenizer, stock: Any) -> tuple[list[list[int]], list[list[
     return rows, segments
 
 
-def _our_outputs(model: Model, batch: ReadBatch) -> dict[str, Tensor]:
-    states = model.eval()(batch.pieces, batch.coordinates)
+def _our_outputs(net: Net, batch: ReadBatch) -> list[Tensor]:
+    """States at the real places (M, D), then what the heads say, in the order of stock outputs."""
+    states = net.encoder(batch.pieces, batch.coordinates)
     real = _real(batch)
-    outputs = {"states": states[real]}
-    if model.output is not None:
-        outputs["logits"] = model.logits(states[real])
-    if "next-sentence" in model.heads:
-        outputs["pairs"] = model.heads["next-sentence"](states[:, 0])
+    outputs = [states[real]]
+    if isinstance(net, TaskModel):
+        where = real.flatten().nonzero().flatten()
+        return [*outputs, net.head(states, batch.coordinates.document, where)]
+    if net.output is not None:
+        outputs.append(net.logits(states[real]))
+    if "next-sentence" in net.heads:
+        outputs.append(net.heads["next-sentence"](states[:, 0]))
     return outputs
 
 
-def _stock_outputs(stock: Any, batch: ReadBatch) -> dict[str, Tensor]:
+def _stock_outputs(stock: Any, batch: ReadBatch) -> list[Tensor]:
     real = _real(batch)
     inputs = {"input_ids": batch.pieces, "attention_mask": real.long()}
     if batch.coordinates.segment is not None:
         inputs["token_type_ids"] = batch.coordinates.segment
-    found = stock(**inputs)
+    said = stock(**inputs)
+    given = [said[name] for name in STOCK_OUTPUTS if name in said]
     states = stock.base_model(**inputs).last_hidden_state
-    outputs = {"states": states[real]}
-    logits = found.get("prediction_logits", found.get("logits"))
-    if logits is not None and logits.dim() == 3:
-        outputs["logits"] = logits[real]
-    pairs = found.get("seq_relationship_logits", logits)
-    if pairs is not None and pairs.dim() == 2:
-        outputs["pairs"] = pairs
-    return outputs
+    return [output[real] if output.dim() == 3 else output for output in (states, *given)]
 
 
 def _real(batch: ReadBatch) -> Tensor:

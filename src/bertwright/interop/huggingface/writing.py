@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -10,11 +11,14 @@ from safetensors.torch import save_file
 from bertwright.files import atomic_folder
 from bertwright.interop.huggingface.families import family_of
 from bertwright.interop.huggingface.family import Family
+from bertwright.interop.huggingface.model_card import model_card
+from bertwright.interop.huggingface.purposes import READS, Net, purpose_of
 from bertwright.interop.huggingface.reading import CONFIG, WEIGHTS
 from bertwright.interop.huggingface.renaming import Tensors, to_theirs
 from bertwright.interop.huggingface.tokenizer_files import write_tokenizer
 from bertwright.interop.huggingface.verification import greatest_difference
 from bertwright.model import Model
+from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.text.tokenizers import Tokenizer
 
 CARD = "README.md"
@@ -29,7 +33,9 @@ class Export:
     max_difference: float | None
 
 
-def export_folder(model: Model, tokenizer: Tokenizer, folder: Path, verify: bool = False) -> Export:
+def export_folder(
+    model: Model | FineTuned, tokenizer: Tokenizer, folder: Path, verify: bool = False
+) -> Export:
     """Write config.json, model.safetensors, the tokenizer's files and a model card.
 
     ``verify`` loads what was written with Transformers and compares; a folder that differs is not
@@ -38,63 +44,51 @@ def export_folder(model: Model, tokenizer: Tokenizer, folder: Path, verify: bool
     Errors: UserError where no stock class computes the recipe, which names the axis; MissingExtra
     where ``verify`` finds no Transformers.
     """
-    family = family_of(model, tokenizer.specials)
-    config = family.config(model, tokenizer.specials)
+    net = model.net if isinstance(model, FineTuned) else model
+    family = family_of(net, tokenizer.specials)
+    config = family.config(net, tokenizer.specials)
+    if isinstance(model, FineTuned):
+        config |= task_config(model, family)
     architecture: str = config["architectures"][0]
     with atomic_folder(folder) as temporary:
         (temporary / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
-        tensors = stock_tensors(family, model)
+        tensors = stock_tensors(family, net)
         save_file(tensors, str(temporary / WEIGHTS), metadata={"format": "pt"})
         segments = config.get("type_vocab_size", 1) > 1
-        write_tokenizer(temporary, tokenizer, segments, _longest_row(model))
-        (temporary / CARD).write_text(_card(model, tokenizer, architecture), encoding="utf-8")
-        difference = greatest_difference(temporary, model, tokenizer) if verify else None
+        longest = _longest_row(net)
+        write_tokenizer(temporary, tokenizer, segments, longest)
+        card = model_card(net, tokenizer, architecture, longest)
+        (temporary / CARD).write_text(card, encoding="utf-8")
+        difference = greatest_difference(temporary, net, tokenizer) if verify else None
     return Export(architecture, difference)
 
 
+def task_config(model: FineTuned, family: Family) -> dict[str, Any]:
+    """What a stock class for a task is told of it: its labels, or that it gives a number."""
+    task, choice = model.task, model.net.choice
+    labels = task.labels or ("LABEL_0",)
+    config: dict[str, Any] = {
+        "id2label": {str(index): label for index, label in enumerate(labels)},
+        "label2id": {label: index for index, label in enumerate(labels)},
+    }
+    if task.answer != "tags":
+        number = task.answer == "number"
+        config["problem_type"] = "regression" if number else "single_label_classification"
+    if len(family.classifiers[purpose_of(model.net)].reads) > 1:
+        config["classifier_pooling"] = next(t for t, ours in READS.items() if ours == choice.read)
+    return config
+
+
 @torch.no_grad()
-def stock_tensors(family: Family, model: Model) -> Tensors:
+def stock_tensors(family: Family, net: Net) -> Tensors:
     """The tensors of a model as its stock class saves them: float32, what is tied once."""
-    headed = model.output is not None or bool(model.heads)
-    table = family.table(headed, "next-sentence" in model.heads)
-    tensors = to_theirs(table, family.completed(model))
+    tensors = to_theirs(family.table(purpose_of(net)), family.completed(net))
     if f"{family.decoder}.weight" in tensors:
         tensors[f"{family.decoder}.bias"] = tensors[family.output_bias].clone()
     return {name: tensor.detach().float().cpu().contiguous() for name, tensor in tensors.items()}
 
 
-def _longest_row(model: Model) -> int:
-    recipe = model.recipe
+def _longest_row(net: Net) -> int:
+    recipe = net.recipe
     trained = max(recipe.assembly_of(number).length for number in range(len(recipe.phases)))
-    return model.encoder.longest or trained
-
-
-def _card(model: Model, tokenizer: Tokenizer, architecture: str) -> str:
-    recipe = model.recipe
-    number = sum(parameter.numel() for parameter in model.parameters())
-    fills = model.output is not None
-    lines = [
-        "---",
-        "library_name: transformers",
-        f"pipeline_tag: {'fill-mask' if fills else 'feature-extraction'}",
-        "---",
-        "",
-        f"# {recipe.name}",
-        "",
-        f"An encoder made with bertwright, for the stock class `{architecture}`. Source of the "
-        f"recipe: {recipe.source or 'own'}.",
-        "",
-        f"- parameters: {number:,}",
-        f"- vocabulary: {tokenizer.size:,} ({tokenizer.kind})",
-        f"- longest row: {_longest_row(model):,} pieces",
-        "",
-        "```python",
-        "from transformers import pipeline",
-        "",
-    ]
-    if fills:
-        mask = tokenizer.piece(tokenizer.specials.mask)
-        lines += ['fill = pipeline("fill-mask", "this folder")', f'fill("This is a {mask}.")']
-    else:
-        lines += ['encode = pipeline("feature-extraction", "this folder")', 'encode("A sentence.")']
-    return "\n".join([*lines, "```", ""])
+    return net.encoder.longest or trained

@@ -1,0 +1,65 @@
+"""What a model is for, as the names of stock classes end: ``ForMaskedLM`` and the like.
+
+The heads of pre-training are the objectives'; the heads of tasks are those of fine-tuning, and a
+stock class has one fixed kind of each.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bertwright.interop.huggingface.renaming import Table
+from bertwright.model import Model
+from bertwright.tasks.heads import HeadChoice
+from bertwright.tasks.task_model import TaskModel
+
+Net = Model | TaskModel
+
+BARE, MASKED = "Model", "ForMaskedLM"
+TEXTS, WORDS = "ForSequenceClassification", "ForTokenClassification"
+ON_PAIRS = ("ForPreTraining", "ForNextSentencePrediction")
+
+POOLER, POOLER_OF_PAIRS = "pooler", "heads.next-sentence.pooler"
+"""Where a pooler lies in our model: on its own, or in the head that it was trained with."""
+
+READS = {"cls": "first", "mean": "mean"}
+"""Where a head reads a text from, in ModernBERT's words and in ours."""
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """The head of a stock class for a task.
+
+    ``kinds`` are our heads that compute the same, first the one that it becomes; ``reads`` is where
+    it may read from.
+    """
+
+    kinds: tuple[str, ...]
+    reads: tuple[str, ...]
+    table: Table
+
+    def reasons(self, choice: HeadChoice, class_name: str) -> Iterator[str]:
+        """Why a stock class does not compute a head of ours."""
+        kind: str = choice.kind  # type: ignore[attr-defined]
+        if kind not in self.kinds:
+            yield f"head.kind is {kind} ({class_name}: {self.kinds[0]})"
+        if choice.read not in self.reads:
+            yield f"head.read is {choice.read} ({class_name}: {' or '.join(self.reads)})"
+
+
+def purpose_of(net: Net) -> str:
+    """What the heads of a model are for."""
+    if isinstance(net, TaskModel):
+        return WORDS if net.choice.read == "words" else TEXTS
+    return {
+        (True, True): "ForPreTraining",
+        (True, False): MASKED,
+        (False, True): "ForNextSentencePrediction",
+        (False, False): BARE,
+    }[net.output is not None, "next-sentence" in net.heads]
+
+
+def reads_output(net: Net) -> bool:
+    """Whether a model computes with the output that its recipe describes, or a part of it."""
+    if isinstance(net, TaskModel):
+        return any(name.startswith("head.enter.norm.") for name, _ in net.named_parameters())
+    return net.output is not None

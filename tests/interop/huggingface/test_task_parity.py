@@ -1,0 +1,161 @@
+"""Fine-tuned stock classes and ours give the same answers, whichever of the two came first."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from stock import TOKENIZERS, both_lengths, coordinates, randomise, rows, saved, stock_model
+
+from bertwright.errors import UserError
+from bertwright.interop.huggingface import export_folder, import_folder, load
+from bertwright.tasks.catalogue import table_task, tagging_task
+from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.formats.tables import Columns
+from bertwright.tasks.heads import HeadChoice
+from bertwright.tasks.task_model import TaskModel
+from bertwright.text.tokenizers import Tokenizer
+from recipes_at_toy_size import toy
+
+
+def same(stock: transformers.PreTrainedModel, ours: TaskModel, lengths: tuple[int, ...]) -> None:
+    """The answers agree: one for every row, or one for every real place."""
+    pieces, real = rows(ours.vocabulary_size, lengths, stock.config.pad_token_id)
+    with torch.inference_mode():
+        expected = stock(input_ids=pieces, attention_mask=real.long()).logits
+        where = real.flatten().nonzero().flatten()
+        found = ours(pieces, coordinates(real), where)
+    expected = expected[real] if expected.dim() == 3 else expected
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+THREE = {"id2label": {0: "no", 1: "perhaps", 2: "yes"}}
+
+STOCK: dict[str, dict[str, Any]] = {
+    "BertForSequenceClassification": THREE,
+    "BertForTokenClassification": THREE,
+    "RobertaForSequenceClassification": THREE,
+    "RobertaForTokenClassification": THREE,
+    "ModernBertForSequenceClassification": THREE,
+    "ModernBertForTokenClassification": THREE,
+}
+
+
+@both_lengths
+@pytest.mark.parametrize("architecture", STOCK)
+def test_an_imported_model_answers_the_same(
+    architecture: str, lengths: tuple[int, ...], tmp_path: Path
+) -> None:
+    stock = stock_model(architecture, **STOCK[architecture])
+    ours = load(saved(stock, tmp_path / "stock"), "float32")
+    assert isinstance(ours, FineTuned)
+    assert ours.task.answer == ("tags" if "Token" in architecture else "class")
+    assert ours.task.labels == ("no", "perhaps", "yes")
+    same(stock, ours.net, lengths)
+
+
+@pytest.mark.parametrize("architecture", STOCK)
+def test_an_imported_model_is_exported_as_it_was(architecture: str, tmp_path: Path) -> None:
+    stock = stock_model(architecture, **STOCK[architecture])
+    ours = load(saved(stock, tmp_path / "stock"), "float32")
+    export = export_folder(ours, ours.tokenizer, tmp_path / "export", verify=True)
+    assert export.architecture == architecture
+    again = type(stock).from_pretrained(tmp_path / "export")
+    assert again.config.id2label == stock.config.id2label
+    for name, tensor in again.state_dict().items():
+        assert torch.equal(tensor, stock.state_dict()[name]), name
+
+
+@both_lengths
+def test_a_mean_over_the_row_is_read_as_one(lengths: tuple[int, ...], tmp_path: Path) -> None:
+    stock = stock_model("ModernBertForSequenceClassification", classifier_pooling="mean")
+    ours = load(saved(stock, tmp_path / "stock"), "float32")
+    same(stock, ours.net, lengths)
+
+
+def test_one_output_is_a_number(tmp_path: Path) -> None:
+    stock = stock_model("BertForSequenceClassification", num_labels=1)
+    ours = load(saved(stock, tmp_path / "stock"), "float32")
+    assert (ours.task.answer, ours.net.num_outputs) == ("number", 1)
+    export_folder(ours, ours.tokenizer, tmp_path / "export", verify=True)
+    assert type(stock).from_pretrained(tmp_path / "export").config.problem_type == "regression"
+
+
+def test_a_fine_tuned_folder_is_no_model_to_train_on(tmp_path: Path) -> None:
+    folder = saved(stock_model("BertForTokenClassification"), tmp_path / "stock")
+    with pytest.raises(UserError, match="fine-tuned"):
+        import_folder(folder)
+
+
+def test_several_labels_at_once_are_refused(tmp_path: Path) -> None:
+    stock = stock_model("BertForSequenceClassification", problem_type="multi_label_classification")
+    with pytest.raises(UserError, match="several labels"):
+        load(saved(stock, tmp_path / "stock"))
+
+
+OURS = {
+    "bert-pooler": ("bert", {"kind": "pooler"}, "BertForSequenceClassification"),
+    "bert-dense": ("bert", {"kind": "dense"}, "BertForSequenceClassification"),
+    "bert-words": ("bert", {"kind": "plain", "read": "words"}, "BertForTokenClassification"),
+    "roberta": ("roberta", {"kind": "dense"}, "RobertaForSequenceClassification"),
+    "roberta-words": (
+        "roberta",
+        {"kind": "plain", "read": "words"},
+        "RobertaForTokenClassification",
+    ),
+    "modern-mean": (
+        "modern",
+        {"kind": "transform", "read": "mean"},
+        "ModernBertForSequenceClassification",
+    ),
+    "modern-first": ("modern", {"kind": "transform"}, "ModernBertForSequenceClassification"),
+    "modern-words": (
+        "modern",
+        {"kind": "transform", "read": "words"},
+        "ModernBertForTokenClassification",
+    ),
+}
+
+
+def fine_tuned(system: str, head: dict[str, str]) -> FineTuned:
+    """A task's model of ours with random parameters."""
+    tokenizer = Tokenizer(TOKENIZERS["Roberta" if system == "roberta" else "Bert"]())
+    net = TaskModel.empty(toy(system), tokenizer.size, HeadChoice.choose(head), 3)
+    randomise(net)
+    tags = head.get("read") == "words"
+    task = tagging_task("t") if tags else table_task("t", Columns())
+    return FineTuned(net, tokenizer, replace(task, labels=("no", "perhaps", "yes")))
+
+
+@both_lengths
+@pytest.mark.parametrize("case", OURS)
+def test_an_exported_model_answers_the_same(
+    case: str, lengths: tuple[int, ...], tmp_path: Path
+) -> None:
+    system, head, architecture = OURS[case]
+    ours = fine_tuned(system, head)
+    export = export_folder(ours, ours.tokenizer, tmp_path / "export")
+    assert export.architecture == architecture
+    stock_class = getattr(transformers, architecture)
+    stock, loading = stock_class.from_pretrained(tmp_path / "export", output_loading_info=True)
+    assert not any(loading[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    same(stock.eval(), ours.net, lengths)
+
+
+@pytest.mark.parametrize(
+    ("system", "head", "reason"),
+    [
+        ("bert", {"kind": "pooler", "read": "mean"}, r"head\.read is mean \(Bert: first\)"),
+        ("bert", {"kind": "plain"}, r"head\.kind is plain \(Bert: pooler\)"),
+        ("modern", {"kind": "pooler"}, r"head\.kind is pooler \(ModernBert: transform\)"),
+    ],
+)
+def test_a_head_without_a_stock_class_is_refused(
+    system: str, head: dict[str, str], reason: str, tmp_path: Path
+) -> None:
+    ours = fine_tuned(system, head)
+    with pytest.raises(UserError, match=reason):
+        export_folder(ours, ours.tokenizer, tmp_path / "export")
+    assert not (tmp_path / "export").exists()
