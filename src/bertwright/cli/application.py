@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from bertwright.cli import bench, count, prepare, recipes, tokenizer
+from bertwright.cli import bench, count, export, import_, prepare, pretrain, recipes, tokenizer
 from bertwright.errors import UserError
 
 app = typer.Typer(
@@ -19,7 +19,10 @@ app.add_typer(bench.app, name="bench")
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(tokenizer.app, name="tokenizer")
 app.command("count")(count.count)
+app.command("export")(export.export)
+app.command("import")(import_.import_)
 app.command("prepare")(prepare.prepare)
+app.command("pretrain")(pretrain.pretrain)
 
 
 def main() -> None:

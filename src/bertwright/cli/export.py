@@ -1,0 +1,40 @@
+"""``bertwright export``: a model as everyone else reads it."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertwright.cli.output import AsJson, report
+
+
+class Format(StrEnum):
+    """What a model can be written as."""
+
+    HUGGINGFACE = "huggingface"
+
+
+def export(
+    model: Annotated[Path, typer.Argument(help="The folder of a model, fine-tuned or not.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Where the export is written.")],
+    to: Annotated[Format, typer.Option(help="The format.")] = Format.HUGGINGFACE,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Load what was written with Transformers and compare.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a folder that stock classes load, with tokenizer and model card."""
+    from bertwright.interop.huggingface import export_folder
+    from bertwright.model.folder import load_model
+    from bertwright.tasks.fine_tuned import is_fine_tuned, load_fine_tuned
+
+    if is_fine_tuned(model):
+        fine_tuned = load_fine_tuned(model, "float32")
+        written = export_folder(fine_tuned, fine_tuned.tokenizer, out, verify)
+    else:
+        written = export_folder(*load_model(model), out, verify)
+    result = {"folder": str(out), "format": to.value, "architecture": written.architecture}
+    if written.max_difference is not None:
+        result |= {"max_difference": written.max_difference}
+    report(result, as_json)

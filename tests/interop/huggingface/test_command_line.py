@@ -1,0 +1,49 @@
+"""``bertwright import`` and ``bertwright export``."""
+
+import json
+from pathlib import Path
+
+import pytest
+from stock import saved, stock_model
+from typer.testing import CliRunner
+
+from bertwright.cli.application import app
+from bertwright.errors import UserError
+from bertwright.model.folder import load_model
+from bertwright.tasks.fine_tuned import load_fine_tuned
+
+
+def run(*arguments: str | Path) -> dict:
+    result = CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_there_and_back(tmp_path: Path) -> None:
+    stock = saved(stock_model("BertForPreTraining"), tmp_path / "stock")
+    said = run("import", stock, "-o", tmp_path / "ours", "--json")
+    assert said["objectives"] == ["masked", "next-sentence"]
+    assert load_model(tmp_path / "ours")[0].vocabulary_size == said["vocabulary"]
+    back = run("export", tmp_path / "ours", "-o", tmp_path / "back", "--verify", "--json")
+    assert back["architecture"] == "BertForPreTraining"
+    assert back["max_difference"] < 1e-5
+
+
+def test_a_fine_tuned_model_there_and_back(tmp_path: Path) -> None:
+    stock = stock_model("BertForTokenClassification", id2label={0: "O", 1: "B-PER"})
+    run("import", saved(stock, tmp_path / "stock"), "-o", tmp_path / "ours", "--json")
+    assert load_fine_tuned(tmp_path / "ours").task.labels == ("O", "B-PER")
+    back = run("export", tmp_path / "ours", "-o", tmp_path / "back", "--verify", "--json")
+    assert back["architecture"] == "BertForTokenClassification"
+    assert back["max_difference"] < 1e-5
+
+
+def test_nothing_is_written_over(tmp_path: Path) -> None:
+    folder = saved(stock_model("BertModel"), tmp_path / "stock")
+    with pytest.raises(UserError, match="already exists"):
+        CliRunner().invoke(app, ["import", str(folder), "-o", str(folder)], catch_exceptions=False)
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="nowhere"):
+        run("import", tmp_path / "nowhere", "-o", tmp_path / "ours")

@@ -1,0 +1,198 @@
+"""What an exported folder holds, and what is not exported."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from stock import TOKENIZERS, randomise, saved, stock_model
+from tokenizers import Tokenizer as Backend
+from tokenizers import models, normalizers, pre_tokenizers, processors
+
+from bertwright.errors import MissingExtra, UserError
+from bertwright.interop.huggingface import export_folder, import_folder, verification
+from bertwright.model import Model
+from bertwright.recipes.loading import systems
+from bertwright.text.tokenizers import Tokenizer
+from recipes_at_toy_size import toy
+
+SENTENCE, SECOND = "The ships, three of them: SHIPS!", "Zwölf 东京"
+
+
+def made(system: str, *overrides: str) -> tuple[Model, Tokenizer]:
+    """A random model of a recipe."""
+    tokenizer = Tokenizer(TOKENIZERS["Roberta" if system == "roberta" else "Bert"]())
+    model = Model.build(toy(system, *overrides), tokenizer.size).eval()
+    randomise(model)
+    return model, tokenizer
+
+
+@pytest.mark.parametrize("system", systems())
+def test_every_system_is_exported_and_verified(system: str, tmp_path: Path) -> None:
+    model, tokenizer = made(system)
+    export = export_folder(model, tokenizer, tmp_path / "export", verify=True)
+    assert export.max_difference is not None
+    assert export.max_difference < 1e-5
+    files = {file.name for file in (tmp_path / "export").iterdir()}
+    expected = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
+    assert files == expected | {"README.md"} | (
+        {"vocab.txt"} if tokenizer.kind == "wordpiece" else set()
+    )
+
+
+REFUSED = {
+    "bert encoder.positions={kind: rotary}": "encoder.positions.kind is rotary (Bert: learned)",
+    "bert encoder.positions={kind: sinusoidal}": "encoder.positions.kind is sinusoidal",
+    "bert encoder.norm.kind=rmsnorm": "encoder.norm.kind is rmsnorm (Bert: layernorm)",
+    "bert encoder.norm.placement=pre": "encoder.norm.placement is pre (Bert: post)",
+    "bert encoder.embeddings.kind=factorised": "encoder.embeddings.kind is factorised",
+    "bert encoder.visibility={kind: causal}": "encoder.visibility.kind is causal",
+    "bert encoder.feed_forward.kind=relu": "output.activation is gelu (Bert: one hidden_act",
+    "bert output.transform=false": "output.transform is false (Bert: true)",
+    "modern encoder.feed_forward.kind=gelu": "kind is gelu (ModernBert: geglu or swiglu)",
+    "modern encoder.norm.skip_first=false": "encoder.norm.skip_first is false (ModernBert: true)",
+    "modern encoder.embeddings.segments=2": "encoder.embeddings.segments is 2 (ModernBert: 0)",
+    "modern phases=[{objectives: {masked: {shift: 1}}}]": "objectives.masked.shift ends as 1",
+    "modern phases=[{objectives: {causal: {}}}]": "objectives.causal ends the training",
+}
+
+
+@pytest.mark.parametrize("change", REFUSED)
+def test_what_no_stock_class_computes_is_refused_by_its_axis(change: str, tmp_path: Path) -> None:
+    model, tokenizer = made(*change.split(" ", 1))
+    with pytest.raises(UserError, match=re.escape(REFUSED[change])):
+        export_folder(model, tokenizer, tmp_path / "export")
+    assert not (tmp_path / "export").exists()
+
+
+def test_every_reason_is_given(tmp_path: Path) -> None:
+    model, tokenizer = made("bert", "encoder.positions={kind: none}", "encoder.norm.kind=rmsnorm")
+    with pytest.raises(UserError, match=r"positions\.kind is none .*; .*norm\.kind is rmsnorm"):
+        export_folder(model, tokenizer, tmp_path / "export")
+
+
+def test_a_folder_that_computes_something_else_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, tokenizer = made("bert")
+    monkeypatch.setattr(verification, "TOLERANCE", 0.0)
+    with pytest.raises(UserError, match="differs from the model"):
+        export_folder(model, tokenizer, tmp_path / "export", verify=True)
+    assert not (tmp_path / "export").exists()
+
+
+def test_verifying_needs_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    model, tokenizer = made("bert")
+    with pytest.raises(MissingExtra, match=r"bertwright\[huggingface\]"):
+        export_folder(model, tokenizer, tmp_path / "export", verify=True)
+
+
+def test_a_folder_that_is_there_is_left_alone(tmp_path: Path) -> None:
+    model, tokenizer = made("bert")
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(UserError, match="already exists"):
+        export_folder(model, tokenizer, tmp_path)
+
+
+def test_the_weights_of_a_trained_model_are_not_touched(tmp_path: Path) -> None:
+    model, tokenizer = made("roberta")
+    before = {name: parameter.clone() for name, parameter in model.named_parameters()}
+    export_folder(model, tokenizer, tmp_path / "export", verify=True)
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter, before[name]), name
+
+
+def test_a_wordpiece_tokenizer_is_read_as_berts(tmp_path: Path) -> None:
+    model, tokenizer = made("bert")
+    export_folder(model, tokenizer, tmp_path / "export")
+    stock = transformers.AutoTokenizer.from_pretrained(tmp_path / "export")
+    assert type(stock).__name__ == "BertTokenizer"
+    found = stock(SENTENCE, SECOND)
+    first, second = tokenizer.encode(SENTENCE), tokenizer.encode(SECOND)
+    special = tokenizer.specials
+    assert found["input_ids"] == [special.start, *first, special.end, *second, special.end]
+    assert found["token_type_ids"] == [0] * (len(first) + 2) + [1] * (len(second) + 1)
+    assert stock.model_max_length == model.encoder.longest
+    assert stock.mask_token_id == special.mask
+    lines = (tmp_path / "export" / "vocab.txt").read_text().splitlines()
+    assert [tokenizer.id(line) for line in lines] == list(range(tokenizer.size))
+
+
+@pytest.mark.parametrize("system", ["modern", "roberta"])
+def test_a_model_without_segments_is_given_none(system: str, tmp_path: Path) -> None:
+    model, tokenizer = made(system)
+    export_folder(model, tokenizer, tmp_path / "export")
+    stock = transformers.AutoTokenizer.from_pretrained(tmp_path / "export")
+    found = stock(SENTENCE, SECOND)
+    assert "token_type_ids" not in found
+    assert [i for i in found["input_ids"] if i not in tokenizer.specials.all] == [
+        i
+        for i in tokenizer.encode(SENTENCE) + tokenizer.encode(SECOND)
+        if i not in tokenizer.specials.all
+    ]
+    config = json.loads((tmp_path / "export" / "tokenizer_config.json").read_text())
+    assert config["tokenizer_class"] == "PreTrainedTokenizerFast"
+
+
+def test_a_tokenizer_that_frames_no_text_is_framed(tmp_path: Path) -> None:
+    model, tokenizer = made("bert")
+    tokenizer.backend.post_processor = processors.ByteLevel()
+    bare = Tokenizer(tokenizer.backend)
+    export_folder(model, bare, tmp_path / "export", verify=True)
+    assert import_folder(tmp_path / "export")[1].encode(SENTENCE) == bare.encode(SENTENCE)
+
+
+def test_the_model_card_says_how_it_is_used(tmp_path: Path) -> None:
+    export_folder(*made("bert"), tmp_path / "export")
+    card = (tmp_path / "export" / "README.md").read_text()
+    assert "pipeline_tag: fill-mask" in card
+    assert "This is a [MASK]." in card
+
+
+def test_the_pipeline_of_the_card_runs(tmp_path: Path) -> None:
+    export_folder(*made("bert"), tmp_path / "export")
+    fill = transformers.pipeline("fill-mask", str(tmp_path / "export"))
+    assert len(fill("This [MASK].")) == 5
+
+
+def test_old_tokenizer_files_of_bert(tmp_path: Path) -> None:
+    folder = saved(stock_model("BertModel"), tmp_path / "stock")
+    _, expected = import_folder(folder)
+    vocabulary = [expected.piece(index) for index in range(expected.size)]
+    (folder / "tokenizer.json").unlink()
+    (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
+    _, found = import_folder(folder)
+    assert found.size == expected.size
+    assert found.specials == expected.specials
+    assert found.encode(SENTENCE) == expected.encode(SENTENCE)
+    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False}))
+    assert import_folder(folder)[1].encode("SHIP") == [found.specials.unknown]
+
+
+def test_old_tokenizer_files_of_roberta(tmp_path: Path) -> None:
+    folder = saved(stock_model("RobertaModel"), tmp_path / "stock")
+    _, expected = import_folder(folder)
+    expected.backend.model.save(str(folder))
+    (folder / "tokenizer.json").unlink()
+    _, found = import_folder(folder)
+    assert found.kind == "byte-bpe"
+    assert found.specials == expected.specials
+    assert found.encode(SENTENCE) == expected.encode(SENTENCE)
+
+
+def test_a_unigram_tokenizer_is_exported(tmp_path: Path) -> None:
+    pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
+    pieces += [("▁", -1.0), *((c, -2.0) for c in "abcdefghijklmnopqrstuvwxyz"), ("▁the", -1.5)]
+    backend = Backend(models.Unigram([*pieces, ("<mask>", 0.0)], unk_id=3))
+    backend.normalizer = normalizers.Lowercase()
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    backend.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    tokenizer = Tokenizer(backend)
+    model = Model.build(toy("roberta"), tokenizer.size)
+    export = export_folder(model.eval(), tokenizer, tmp_path / "export", verify=True)
+    assert export.architecture == "RobertaForMaskedLM"
+    assert import_folder(tmp_path / "export")[0].recipe.text.tokenizer.lowercase
