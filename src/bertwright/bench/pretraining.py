@@ -9,12 +9,14 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
 
 from bertwright.bench.extras import require
+from bertwright.bench.loading import seconds_per_batch
 from bertwright.bench.turns import Contestant
 from bertwright.bench.workload import VOCABULARY_SIZE, Workload
 from bertwright.machine import HUGE_PAGES, matrix_peak
@@ -33,9 +35,10 @@ Say = Callable[[str], None]
 
 
 def compare(
-    workloads: Sequence[Workload], rounds: int, alone: bool, say: Say
+    workloads: Sequence[Workload], rounds: int, alone: bool, data: Path | None, say: Say
 ) -> list[dict[str, Any]]:
-    """One row of figures per workload; ``alone`` leaves the peers out.
+    """One row of figures per workload; ``alone`` leaves the peers out, ``data`` is a data folder
+    whose loading is timed too.
 
     Errors: UserError for a size that does not exist, MissingExtra where there are no peers.
     """
@@ -43,13 +46,24 @@ def compare(
         workload.recipe()
     if not alone:
         require("transformers", "huggingface")
-    return [_compare(workload, rounds, {} if alone else PEERS, say) for workload in workloads]
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    rows: list[dict[str, Any]] = []
+    for workload in workloads:
+        row = _compare(workload, rounds, {} if alone else PEERS, device, say)
+        if data is not None:
+            seconds = seconds_per_batch(workload, data, device)
+            row["loading_share"] = seconds / (seconds + row["milliseconds"] / 1e3)
+        rows.append(row)
+    return rows
 
 
 def _compare(
-    workload: Workload, rounds: int, peers: Mapping[str, tuple[str, dict[str, Any]]], say: Say
+    workload: Workload,
+    rounds: int,
+    peers: Mapping[str, tuple[str, dict[str, Any]]],
+    device: str,
+    say: Say,
 ) -> dict[str, Any]:
-    device = "cuda" if torch.cuda.is_available() else "cpu"
     with ExitStack() as open_contestants:
         # Of its own, so that the first start finds nothing compiled and the second one everything.
         cache = open_contestants.enter_context(tempfile.TemporaryDirectory())

@@ -22,6 +22,9 @@ def pretrain(
     alone: Annotated[bool, typer.Option("--alone", help="Leave the peers out.")] = False,
     batch_tokens: Annotated[int, typer.Option(min=8, help="Tokens of a step.")] = 4096,
     length: Annotated[int, typer.Option(min=8, help="Tokens of a row.")] = 128,
+    data: Annotated[
+        Path | None, typer.Option(help="A data folder: how long its batches take to come.")
+    ] = None,
     document: Document = None,
     as_json: AsJson = False,
 ) -> None:
@@ -30,7 +33,7 @@ def pretrain(
     from bertwright.bench.workload import Workload
 
     workloads = [Workload(size, batch_tokens, length) for size in sizes.split(",")]
-    results = compare(workloads, rounds, alone, say)
+    results = compare(workloads, rounds, alone, data, say)
     _publish("pretrain", results, "size", document, as_json)
 
 
@@ -50,6 +53,46 @@ def embed(
     chosen = embedding.choose_sentences(lines, sentences)
     result = embedding.compare(embedding.checkpoint_folder(), chosen, rounds, alone, say)
     _publish("embed", [result], "checkpoint", document, as_json)
+
+
+@app.command()
+def learn(
+    data: Annotated[Path, typer.Option(help="A prepared data folder.")],
+    output: Annotated[Path, typer.Option("-o", help="Where arms and results are kept.")],
+    size: Annotated[str, typer.Option(help="Size of BERT for the peer.")] = "mini",
+    recipe: Annotated[
+        str | None, typer.Option(help="Our recipe; none: modern of the same size.")
+    ] = None,
+    minutes: Annotated[float, typer.Option(help="The time of a training.")] = 10,
+    grid_minutes: Annotated[
+        float | None, typer.Option(help="The time of a training in the grid; none: the same.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=2, help="Trainings of either.")] = 3,
+    rates: Annotated[str, typer.Option(help="Learning rates of the grid.")] = "5e-4,1e-3,2e-3",
+    arms: Annotated[str, typer.Option(help="What to run now.")] = "hf-grid,hf-best,ours",
+    document: Document = None,
+    as_json: AsJson = False,
+) -> None:
+    """Held-out loss after some minutes, against Transformers' Trainer at its best of a grid."""
+    from bertwright.bench.document import write_section
+    from bertwright.bench.learning import report as reporting
+    from bertwright.bench.learning import running
+    from bertwright.bench.learning.arms import Plan
+    from bertwright.text.shards import Data
+
+    plan = Plan(
+        size,
+        recipe or f"modern-{size}",
+        minutes,
+        grid_minutes or minutes,
+        seeds,
+        tuple(float(rate) for rate in rates.split(",")),
+    )
+    results = running.Results(output, Data.open(data), plan)
+    running.run_parts(plan, arms.split(","), results, say)
+    if document is not None:
+        write_section(document, f"bench learn {size}", reporting.lines(plan, results))
+    report(reporting.report(plan, results), as_json)
 
 
 def _publish(
