@@ -85,7 +85,7 @@ def test_a_run_writes_metrics_a_curve_and_tensorboard(tmp_path: Path) -> None:
     reporters = Reporters(
         speed, MetricsFile(tmp_path / "metrics.jsonl", clock, speed), TensorBoard(tmp_path / "tb")
     )
-    found = Evaluation(1.0, {"heldout_loss": 1.0})
+    found = Evaluation(1.0, {"heldout_fit_loss": 1.0})
     train(
         toy.job(clock=clock, reporter=reporters, evaluate=lambda _: found, evaluate_when=every(15))
     )

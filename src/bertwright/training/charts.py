@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from bertwright.files import atomic_file
 from bertwright.training.metrics_file import read_metrics
 
-HELD_OUT = "heldout_loss"
+HELD_OUT = "heldout_"
 
 
 def draw_losses(metrics: Path, picture: Path, unigram_entropy: float | None = None) -> None:
@@ -22,13 +22,11 @@ def draw_losses(metrics: Path, picture: Path, unigram_entropy: float | None = No
     lines = read_metrics(metrics)
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes: Any = figure.add_subplot()
-    names = {key for line in lines for key in line if key.endswith("_loss") and key != HELD_OUT}
-    for name in sorted(names):
+    for name in sorted({key for line in lines for key in line if key.endswith("_loss")}):
         steps, losses = _series(lines, name)
-        axes.plot(steps, losses, linewidth=1.2, label=name.removesuffix("_loss"))
-    steps, losses = _series(lines, HELD_OUT)
-    if steps:
-        axes.plot(steps, losses, "o", color="black", markersize=4, label="held-out")
+        label = name.removesuffix("_loss").replace(HELD_OUT, "held-out ")
+        style = {"marker": "o", "linestyle": "none"} if name.startswith(HELD_OUT) else {}
+        axes.plot(steps, losses, linewidth=1.2, markersize=4, label=label, **style)
     if unigram_entropy is not None:
         axes.axhline(unigram_entropy, linestyle="--", color="grey", label="unigram entropy")
     axes.set_xlabel("step")
@@ -42,14 +40,11 @@ def draw_losses(metrics: Path, picture: Path, unigram_entropy: float | None = No
 
 
 def _series(lines: Sequence[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
-    """Steps and values of the lines that have one; a gap between phases is drawn as a gap."""
+    """Steps and values of the lines that have one; where other questions are asked is a gap."""
     steps: list[int] = []
     values: list[float] = []
     for line in lines:
-        if name in line:
+        if name in line or "loss" in line:
             steps.append(line["step"])
-            values.append(line[name])
-        elif steps and HELD_OUT not in line and name != HELD_OUT:
-            steps.append(line["step"])
-            values.append(float("nan"))
+            values.append(line.get(name, float("nan")))
     return steps, values

@@ -147,6 +147,8 @@ class Clock:
         self._now = now
         self._started = now() if started is None else started
         self._before = 0.0
+        self.closing = 0.0
+        """Seconds that are left for what follows the last step."""
 
     def place(self, step: int, rows: int = 0) -> Place:
         """The place of a step."""
@@ -190,8 +192,7 @@ class BudgetClock(Clock):
     """Progress by time: 1 is reached as ``budget`` seconds are over.
 
     The first step of a phase is not measured (it compiles). What evaluations and checkpoints took
-    so far is expected of the remaining progress too, and ``closing`` seconds are left for what
-    follows the last step.
+    so far is expected of the remaining progress too.
     """
 
     def __init__(

@@ -113,6 +113,7 @@ class _Run(Generic[MicroBatch]):
     def __init__(self, job: Job[MicroBatch]) -> None:
         self.job = job
         self.state = State()
+        self.kept: tuple[int, Path | None] = (0, None)
         self.watch = Watch(job.processes, job.reporter, job.folder)
 
     def to_the_end(self, interruption: Interruption) -> Outcome:
@@ -130,7 +131,7 @@ class _Run(Generic[MicroBatch]):
                 raise Interrupted(number, state.step, self._checkpoint())
             if job.checkpoint_when(place, after):
                 self._checkpoint()
-        self.watch.look()
+        self._checkpoint()
         return Outcome(state.step, state.tokens, job.clock.elapsed(), state.score)
 
     def _step(self, place: Place, interruption: Interruption) -> Pending:
@@ -194,11 +195,11 @@ class _Run(Generic[MicroBatch]):
                 procedure.at_evaluation(place, found.figures)
 
     def _checkpoint(self) -> Path | None:
-        """Write a checkpoint of a state whose losses were all looked at."""
+        """Write a checkpoint, unless this step has one; the losses before it are looked at."""
         job = self.job
         self.watch.look()
-        if job.checkpoints is None or not job.processes.first:
-            return None
+        if job.checkpoints is None or not job.processes.first or self.state.step == self.kept[0]:
+            return self.kept[1]
         with job.clock.pause():
             groups = {
                 "parameters": job.parameters.state(),
@@ -206,7 +207,9 @@ class _Run(Generic[MicroBatch]):
                 **{f"procedure-{p.name}": p.state() for p in job.procedures},
             }
             state = {**vars(self.state), "seconds": job.clock.elapsed()}
-            return job.checkpoints.write(self.state.step, groups, state, self.state.score)
+            path = job.checkpoints.write(self.state.step, groups, state, self.state.score)
+        self.kept = (self.state.step, path)
+        return path
 
     def restore(self, start: Checkpoint) -> None:
         """Continue from a checkpoint."""
@@ -218,3 +221,4 @@ class _Run(Generic[MicroBatch]):
         saved = dict(start.state)
         job.clock.resume(saved.pop("seconds"))
         self.state = State(**saved)
+        self.kept = (start.step, start.path)

@@ -59,10 +59,7 @@ class RecipeBatches:
         share = mine.stop - mine.start
         parts = max(1, -(-share * length // max(self._micro_batch_tokens, length)))
         bounds = [mine.start + share * part // parts for part in range(parts + 1)]
-        batches = [
-            self._rows(place, np.arange(start, stop))
-            for start, stop in pairwise(bounds)
-        ]
+        batches = [self._rows(place, np.arange(start, stop)) for start, stop in pairwise(bounds)]
         counts = {
             name: sum(float(batch.questions[name].weight.sum()) for batch in batches)
             for name in self._objectives[place.phase]

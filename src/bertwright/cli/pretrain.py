@@ -1,0 +1,65 @@
+"""``bertwright pretrain``: text as shards to a trained encoder."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertwright.cli.output import AsJson, report, say
+from bertwright.cli.recipes import Plugin
+
+
+def pretrain(
+    data: Annotated[Path, typer.Option(help="A folder that prepare wrote.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The model folder to write.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RECIPE] [KEY.PATH=VALUE ...]", help="A recipe (modern-mini) and changes to it."
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Train for so long, not for steps: 90s, 20m, 1.5h.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in -o.")] = False,
+    start_from: Annotated[
+        Path | None, typer.Option("--from", help="A model folder whose weights are the first.")
+    ] = None,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Also write event files for TensorBoard.")
+    ] = False,
+    plugin: Plugin = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train an encoder on prepared text."""
+    from bertwright.machine import seconds_since_start, tune_allocator
+
+    spent = seconds_since_start()
+    tune_allocator()
+    from bertwright.errors import UserError
+    from bertwright.recipes.loading import import_plugin
+    from bertwright.training import pretraining
+    from bertwright.training.interruption import Interrupted
+
+    if plugin is not None:
+        import_plugin(plugin)
+    names = [word for word in words or [] if "=" not in word]
+    if len(names) > 1:
+        raise UserError(f"{names[1]!r} is neither a recipe nor a change (key.path=value)")
+    try:
+        result = pretraining.pretrain(
+            names[0] if names else None,
+            data,
+            output,
+            changes=[word for word in words or [] if "=" in word],
+            budget=budget,
+            resume=resume,
+            start_from=start_from,
+            tensorboard=tensorboard,
+            seconds_spent=spent,
+        )
+    except Interrupted as interrupted:
+        say(f"bertwright: {interrupted}")
+        raise typer.Exit(interrupted.exit_code) from None
+    cost = {"steps": result.steps, "tokens": result.tokens, "seconds": result.seconds}
+    report({"model": str(result.path), **cost, **result.figures}, as_json)

@@ -1,0 +1,70 @@
+"""Whether to compile: a run pays for the cold start, or it does not."""
+
+import hashlib
+import json
+from pathlib import Path
+
+from bertwright.model.counting import arithmetic, training_arithmetic
+from bertwright.recipes import Recipe
+
+COLD_SECONDS, WARM_SECONDS = 40.0, 8.0
+"""What the first compiled step takes without and with the compiler's own cache."""
+
+NEXT_COLD_SECONDS, NEXT_WARM_SECONDS = 15.0, 3.0
+"""The same for each further kind of step: another length or another visibility."""
+
+COMPILED_SHARE = 0.6
+"""Of the time of an eager step that a compiled one takes."""
+
+EAGER_PEAK_SHARE = 0.15
+"""Of the machine's matrix peak that eager steps reach, to foresee how long they take."""
+
+
+def repays(recipe: Recipe, vocabulary_size: int, peak: float, budget: float | None) -> bool:
+    """Whether compiled steps win back the time that compiling takes.
+
+    ``peak`` are the machine's operations per second, ``budget`` the seconds given, None for a
+    number of steps.
+    """
+    operations = training_arithmetic(recipe, vocabulary_size)
+    eager_seconds = operations / (EAGER_PEAK_SHARE * peak) if budget is None else budget
+    further = len(_kinds_of_step(recipe)) - 1
+    start = COLD_SECONDS + further * NEXT_COLD_SECONDS
+    if _marker(recipe, vocabulary_size).exists():
+        start = WARM_SECONDS + further * NEXT_WARM_SECONDS
+    return (1 - COMPILED_SHARE) * eager_seconds > start
+
+
+def remember(recipe: Recipe, vocabulary_size: int) -> None:
+    """Note beside the compiler's cache that it knows the graphs of a recipe."""
+    marker = _marker(recipe, vocabulary_size)
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    marker.touch()
+
+
+def operations_per_token(recipe: Recipe, vocabulary_size: int) -> list[float]:
+    """Floating-point operations of a training step per token, by phase."""
+    phases = range(len(recipe.phases))
+    return [arithmetic(recipe, phase, vocabulary_size).training for phase in phases]
+
+
+def _kinds_of_step(recipe: Recipe) -> set[str]:
+    """What steps differ in as compiled graphs: lengths, batches, and who may see whom."""
+    kinds: set[str] = set()
+    for phase in range(len(recipe.phases)):
+        rules = {repr(objective.visibility) for objective in recipe.objectives_of(phase).values()}
+        length = recipe.assembly_of(phase).length
+        kinds.add(f"{length} {recipe.batch_tokens_of(phase).at(1.0)} {sorted(rules)}")
+    return kinds
+
+
+def _marker(recipe: Recipe, vocabulary_size: int) -> Path:
+    import torch
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    deciding = recipe.model_dump(
+        mode="json", include={"encoder", "output", "objectives", "assembly", "precision"}
+    )
+    known = [deciding, sorted(_kinds_of_step(recipe)), vocabulary_size, torch.__version__]
+    name = hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
+    return Path(cache_dir()) / "bertwright" / name

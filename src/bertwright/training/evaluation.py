@@ -1,0 +1,163 @@
+"""What a model knows of held-out text, by questions that are the same in every run.
+
+The masked loss is asked with a plan of its own whatever the recipe trains with: 15 % of the tokens,
+80 % of them masked, 10 % replaced, 10 % kept, drawn from a fixed key; rows are the recipe's. Beside
+it stand two models that have not read: the *unigram entropy*, the mean of -ln((c + 1) / (N + V))
+over the asked held-out pieces, where c is how often a piece stands among the N of the training
+split and V the size of the vocabulary; and the accuracy of always naming the most frequent piece.
+"""
+
+import math
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from bertwright.examples.batches import Batch, make_batch
+from bertwright.examples.corruption import Replace
+from bertwright.examples.selection import Tokens
+from bertwright.model.model import Model, TensorBatch
+from bertwright.objectives.masked import Masked
+from bertwright.objectives.objective import Objective
+from bertwright.randomness import Permutation, key
+from bertwright.recipes import Recipe
+from bertwright.schedules import Constant
+from bertwright.text.shards import Data
+from bertwright.training.bits_per_byte import hidden_words
+from bertwright.training.recipe_batches import asker
+
+SEED = 0
+"""Of the rows and masks of every evaluation."""
+
+TOKENS_DURING, TOKENS_AT_END = 16_384, 65_536
+"""Places of the rows that are read: during training, and afterwards."""
+
+WORD_BYTES = 100_000
+"""Bytes of the words of the documents that bits per byte are measured on."""
+
+TOKENS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The questions of one phase on held-out text."""
+
+    objectives: Mapping[str, Objective]
+    batches: tuple[Batch, ...]
+    unigram_entropy: float | None
+    most_frequent_accuracy: float | None
+
+    def figures(self, model: Model, device: torch.device) -> dict[str, float]:
+        """Loss and accuracy of each question; perplexity and what stands beside the masked one."""
+        found = measure(model, self.objectives, self.batches, device)
+        figures: dict[str, float] = {}
+        for name, objective in self.objectives.items():
+            nats, right, count = found[name]
+            figures[f"{name}_loss"] = nats / count
+            if isinstance(objective, Masked):
+                figures["perplexity"] = math.exp(min(nats / count, 700.0))
+            figures[f"{name}_accuracy"] = right / count
+        if self.unigram_entropy is not None and self.most_frequent_accuracy is not None:
+            figures["unigram_entropy"] = self.unigram_entropy
+            figures["most_frequent_accuracy"] = self.most_frequent_accuracy
+        return figures
+
+
+def held_out(recipe: Recipe, phase: int, data: Data, num_tokens: int) -> HeldOut:
+    """The questions of a phase on at least one row and about ``num_tokens`` places.
+
+    Errors: UserError where the held-out split has too little text for one row.
+    """
+    objectives = {name: _fixed(o) for name, o in recipe.objectives_of(phase).items()}
+    assembly = recipe.assembly_of(phase)
+    source = assembly.plan(data.split("heldout"), data.tokenizer.specials, SEED)
+    num_rows = min(source.num_rows, max(1, num_tokens // assembly.length))
+    rows = Permutation(source.num_rows, key(SEED, "held-out"))(np.arange(num_rows))
+    at_once = max(1, TOKENS_AT_ONCE // assembly.length)
+    ask = {name: asker(o, SEED, data, progress=1.0) for name, o in objectives.items()}
+    batches = tuple(
+        make_batch(source, part, np.zeros_like(part), ask, first_row=0)
+        for part in np.split(rows, range(at_once, num_rows, at_once))
+    )
+    masked = masked_name(objectives)
+    if masked is None:
+        return HeldOut(objectives, batches, None, None)
+    return HeldOut(objectives, batches, *_without_reading(batches, masked, data))
+
+
+def evaluate(model: Model, data: Data, device: torch.device | None = None) -> dict[str, float]:
+    """Everything that is measured of a trained model: its last phase's questions on held-out text,
+    and bits per byte where it can name hidden pieces."""
+    device = device or model.embedding.device
+    recipe, last = model.recipe, len(model.recipe.phases) - 1
+    figures = held_out(recipe, last, data, TOKENS_AT_END).figures(model, device)
+    return {**figures, **bits_per_byte(model, data, device)}
+
+
+def bits_per_byte(model: Model, data: Data, device: torch.device) -> dict[str, float]:
+    """``bits_per_byte`` and ``nats_per_hidden_word``; nothing where no hidden word is asked for."""
+    recipe, last = model.recipe, len(model.recipe.phases) - 1
+    objectives = recipe.objectives_of(last)
+    name = masked_name(objectives)
+    if name is None:
+        return {}
+    length = recipe.assembly_of(last).length
+    split, specials = data.split("heldout"), data.tokenizer.specials
+    nats, num_bytes, num_words = 0.0, 0, 0
+    for hidden in hidden_words(split, specials, name, length, WORD_BYTES):
+        found = measure(model, {name: objectives[name]}, [hidden.batch], device)
+        nats += found[name][0]
+        num_bytes += hidden.num_bytes
+        num_words += hidden.num_words
+    if num_bytes == 0:
+        return {}
+    return {
+        "bits_per_byte": nats / math.log(2) / num_bytes,
+        "nats_per_hidden_word": nats / num_words,
+    }
+
+
+def masked_name(objectives: Mapping[str, Objective]) -> str | None:
+    """The first objective that asks for hidden pieces."""
+    return next((name for name, o in objectives.items() if isinstance(o, Masked)), None)
+
+
+@torch.no_grad()
+def measure(
+    model: Model,
+    objectives: Mapping[str, Objective],
+    batches: tuple[Batch, ...] | list[Batch],
+    device: torch.device,
+) -> dict[str, tuple[float, float, float]]:
+    """Of every question: the sum of the losses, how many were right, and how many there were."""
+    sums = {name: np.zeros(3) for name in objectives}
+    with eagerly():
+        for batch in batches:
+            for name, loss in model.losses(TensorBatch(batch, device), objectives).items():
+                sums[name] += float(loss.sum), float(loss.correct), loss.count
+    return {name: (float(s[0]), float(s[1]), max(float(s[2]), 1e-9)) for name, s in sums.items()}
+
+
+@contextmanager
+def eagerly() -> Generator[None]:
+    """Without compiled graphs: those of training do not fit, and others would not repay."""
+    with torch.compiler.set_stance("force_eager"):
+        yield
+
+
+def _fixed(objective: Objective) -> Objective:
+    """An objective as every evaluation asks it."""
+    if not isinstance(objective, Masked):
+        return objective
+    selection = Tokens(rate=Constant(value=0.15))
+    return objective.model_copy(update={"selection": selection, "corruption": Replace()})
+
+
+def _without_reading(batches: tuple[Batch, ...], name: str, data: Data) -> tuple[float, float]:
+    counts = data.piece_counts
+    questions = [batch.questions[name] for batch in batches]
+    target = np.concatenate([q.target[q.weight > 0] for q in questions])
+    entropy = -np.log((counts[target] + 1) / (counts.sum() + len(counts))).mean()
+    return float(entropy), float((target == counts.argmax()).mean())

@@ -1,0 +1,342 @@
+"""Pre-training: a recipe and a data set in, a model folder out."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from bertwright.encoder.kernels.noise import Noise
+from bertwright.encoder.mixers.attention import AttentionChoice
+from bertwright.encoder.roles import roles
+from bertwright.errors import UserError
+from bertwright.examples.batches import Batch
+from bertwright.machine import (
+    description,
+    free_memory,
+    known_matrix_peak,
+    tune_allocator,
+    versions,
+)
+from bertwright.model.counting import training_memory
+from bertwright.model.folder import TRAINING, load_model, save_model
+from bertwright.model.model import Model, TensorBatch
+from bertwright.objectives.objective import Loss
+from bertwright.optimisers.parameters import MasterParameters
+from bertwright.recipes import Recipe
+from bertwright.text.shards import Data
+from bertwright.training.charts import draw_losses
+from bertwright.training.clipping import Clipping
+from bertwright.training.clock import BudgetClock, Clock, Place, When, every, seconds_of, times
+from bertwright.training.compilation import operations_per_token, remember, repays
+from bertwright.training.distributed import Processes, processes
+from bertwright.training.loop import Job, Outcome, train
+from bertwright.training.metrics_file import MetricsFile
+from bertwright.training.progress import ProgressLine
+from bertwright.training.recipe_batches import RecipeBatches
+from bertwright.training.reporting import Reporter, Reporters, Speed
+from bertwright.training.run_folder import RunFolder, choose_recipe, fitted
+from bertwright.training.tensorboard import TensorBoard
+from bertwright.training.watching import HeldOutWatch
+
+Decision = TypeVar("Decision")
+
+MICRO_BATCH_TOKENS = {"cpu": 8192, "cuda": 65536}
+"""The most tokens that are computed at once where the recipe does not say: enough to be fast."""
+
+MEMORY_SHARE = 0.4
+"""Of the free memory that a micro-batch may take, by estimate."""
+
+CHECKPOINT_SECONDS = 600.0
+"""Between checkpoints where the recipe does not say how many steps."""
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A run that has ended: the model's folder, its cost, and what it knows of held-out text."""
+
+    path: Path
+    steps: int
+    tokens: int
+    seconds: float
+    figures: Mapping[str, float]
+    warnings: tuple[str, ...] = ()
+
+
+def pretrain(
+    recipe: Recipe | str | Path | None,
+    data: Data | str | Path,
+    out: str | Path,
+    *,
+    changes: Iterable[str] = (),
+    budget: str | float | None = None,
+    resume: bool = False,
+    start_from: str | Path | None = None,
+    tensorboard: bool = False,
+    seconds_spent: float = 0.0,
+) -> Pretrained:
+    """Train the encoder of a recipe on a data set, and write its model folder.
+
+    Args:
+        recipe: a recipe, its name or file; None continues with that of the run or of the model to
+            start from, else takes ``modern-mini``.
+        data: a folder that ``prepare`` wrote.
+        out: the folder to write; it must be free unless ``resume``.
+        changes: ``key.path=value`` for a recipe that is named.
+        budget: seconds, or a text such as ``20m``, in the place of the recipe's steps.
+        resume: continue the run in ``out``, bit for bit; from the beginning if there is none.
+        start_from: a model folder whose weights are the first.
+        seconds_spent: of the budget, before this call.
+
+    Errors: UserError for what does not fit together; Interrupted after a signal.
+    """
+    started = time.monotonic() - seconds_spent
+    tune_allocator()
+    folder = RunFolder(Path(out))
+    source = Path(start_from) if start_from is not None else None
+    chosen = choose_recipe(recipe, changes, folder if resume else None, source)
+    opened = data if isinstance(data, Data) else Data.open(data)
+    chosen = fitted(chosen, opened)
+    seconds = seconds_of(budget) if isinstance(budget, str) else budget
+    with processes() as mine:
+        if resume and folder.started:
+            folder.check_same(chosen)
+            if folder.finished:
+                return _read(folder)
+        elif mine.first:
+            folder.start(chosen)
+        run = _Pretraining(chosen, opened, folder, mine, seconds, source, started)
+        return run.to_the_end(tensorboard)
+
+
+class _Pretraining:
+    """One run: its decisions, its job, and what is done when it has ended."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        data: Data,
+        folder: RunFolder,
+        mine: Processes,
+        budget: float | None,
+        start_from: Path | None,
+        started: float,
+    ) -> None:
+        self.recipe, self.data, self.folder, self.mine = recipe, data, folder, mine
+        self.device = mine.device
+        self.journal = folder.journal(mine)
+        self._check_same_data()
+        self.budget: float | None = self._decide("budget", lambda: budget)
+        if budget is not None and budget != self.budget:
+            raise UserError(
+                f"{folder.path} was started with a budget of {self.budget} seconds: continue "
+                f"without --budget"
+            )
+        self.vocabulary_size = data.tokenizer.size
+        self.objectives = [recipe.objectives_of(phase) for phase in range(len(recipe.phases))]
+        self.drops = recipe.encoder.dropout > 0 or (
+            isinstance(recipe.encoder.mixer, AttentionChoice) and recipe.encoder.mixer.dropout > 0
+        )
+        self.peak = known_matrix_peak(recipe.precision, self.device)
+        self.compiled = self._decide("compile", self._compile)
+        self.clock = self._clock(started)
+        self.model = self._first_model(start_from).to(self.device)
+        self.parameters = MasterParameters(
+            self.model, roles(self.model), recipe.precision, self.device
+        )
+        if self.compiled:
+            self.model.compile_parts()
+        self.watch = HeldOutWatch(recipe, data, self.model, self.clock, self._say)
+
+    def to_the_end(self, tensorboard: bool) -> Pretrained:
+        """Train, evaluate, write the model folder."""
+        newest, damaged = self.folder.checkpoints.newest()
+        for path in damaged:
+            self._say(f"{path} is damaged and passed over")
+        if newest is not None:
+            self._say(f"continuing after step {newest.step:,}")
+        outcome = train(self._job(newest.step if newest else 0, tensorboard), newest)
+        if self.compiled:
+            remember(self.recipe, self.vocabulary_size)
+        if not self.mine.first:
+            return Pretrained(self.folder.path, outcome.steps, outcome.tokens, outcome.seconds, {})
+        return self._write(outcome)
+
+    def _job(self, first_step: int, tensorboard: bool) -> Job[Batch]:
+        recipe = self.recipe
+        micro_batch_tokens = recipe.micro_batch_tokens or self._decide(
+            "micro_batch_tokens", self._micro_batch_tokens
+        )
+        batches = RecipeBatches(recipe, self.data, micro_batch_tokens, self.mine)
+        return Job(
+            parameters=self.parameters,
+            update=recipe.optimiser.build(self.parameters, self.compiled),
+            batch=batches,
+            losses=self._losses,
+            clock=self.clock,
+            rate=recipe.schedule.at,
+            weights=batches.weights,
+            clip=Clipping(recipe.clip, self.compiled),
+            processes=self.mine,
+            evaluate=self.watch,
+            evaluate_when=every(recipe.evaluate_every) if recipe.evaluate_every else times(9),
+            checkpoints=self.folder.checkpoints,
+            checkpoint_when=self._checkpoint_when(),
+            reporter=self._reporter(first_step, tensorboard),
+            folder=self.folder.path,
+        )
+
+    def _losses(self, batch: Batch, place: Place) -> dict[str, Loss]:
+        noise = None
+        if self.drops:
+            noise = Noise.of(self.recipe.seed, place.step, batch.first_row, self.device)
+        moved = TensorBatch(batch, self.device)
+        return self.model.losses(moved, self.objectives[place.phase], noise)
+
+    def _reporter(self, first_step: int, tensorboard: bool) -> Reporter:
+        if not self.mine.first:
+            return Reporter()
+        operations = operations_per_token(self.recipe, self.vocabulary_size)
+        speed = Speed(operations, self.peak * self.mine.world)
+        reporters: list[Reporter] = [
+            speed,
+            MetricsFile(self.folder.metrics, self.clock, speed, first_step),
+            ProgressLine(self.clock, speed),
+        ]
+        if tensorboard:
+            reporters.append(TensorBoard(self.folder.path / "tensorboard"))
+        return Reporters(*reporters)
+
+    def _clock(self, started: float) -> Clock:
+        shares = [phase.share for phase in self.recipe.phases]
+        if self.budget is None:
+            return Clock(self.recipe.steps, shares, started)
+        return BudgetClock(self.budget, shares, started, journal=self.journal, processes=self.mine)
+
+    def _checkpoint_when(self) -> When:
+        if self.recipe.checkpoint_every is not None:
+            return every(self.recipe.checkpoint_every)
+        written = [time.monotonic()]
+
+        def long_ago(before: Place, after: Place) -> bool:
+            if time.monotonic() - written[0] < CHECKPOINT_SECONDS:
+                return False
+            written[0] = time.monotonic()
+            return True
+
+        return long_ago
+
+    def _compile(self) -> bool:
+        if self.recipe.compile != "auto":
+            return self.recipe.compile
+        return repays(self.recipe, self.vocabulary_size, self.peak, self.budget)
+
+    def _micro_batch_tokens(self) -> int:
+        """As many tokens at once as are fast and fit into the memory, by estimate."""
+        tokens = MICRO_BATCH_TOKENS[self.device.type]
+        free = MEMORY_SHARE * free_memory(self.device)
+        while tokens > 512 and self._memory(tokens) > free:
+            tokens //= 2
+        return tokens
+
+    def _memory(self, tokens: int) -> int:
+        recipe = self.recipe.model_copy(update={"micro_batch_tokens": tokens})
+        return training_memory(recipe, self.vocabulary_size)
+
+    def _first_model(self, start_from: Path | None) -> Model:
+        model = Model.build(self.recipe, self.vocabulary_size)
+        if start_from is not None:
+            _take_weights(model, start_from, self.data)
+        return model
+
+    def _check_same_data(self) -> None:
+        data_hash = self.data.manifest.hash
+        if self._decide("data", lambda: data_hash) != data_hash:
+            raise UserError(
+                f"{self.folder.path} was started with other data than {self.data.path}: continue "
+                f"with the data it had"
+            )
+
+    def _decide(self, name: str, make: Callable[[], Decision]) -> Decision:
+        """A decision of the first process, taken once for the whole run."""
+        return self.mine.share(self.journal.decide(name, make))
+
+    def _say(self, message: str) -> None:
+        if self.mine.first:
+            print(message, file=sys.stderr, flush=True)
+
+    def _write(self, outcome: Outcome) -> Pretrained:
+        figures = self.watch.at_the_end()
+        self.parameters.release()
+        draw_losses(self.folder.metrics, self.folder.picture, figures.get("unigram_entropy"))
+        result = Pretrained(
+            self.folder.path,
+            outcome.steps,
+            outcome.tokens,
+            self.clock.elapsed(),
+            figures,
+            tuple(self.watch.warnings),
+        )
+        save_model(self.folder.path, self.model, self.data.tokenizer, self._about(result))
+        return result
+
+    def _about(self, result: Pretrained) -> dict[str, Any]:
+        """What ``training.json`` says."""
+        manifest = self.data.manifest
+        return {
+            "recipe": self.recipe.name,
+            "seed": self.recipe.seed,
+            "data": str(self.data.path),
+            "data_hash": manifest.hash,
+            "tokenizer_hash": manifest.tokenizer.hash,
+            "steps": result.steps,
+            "tokens": result.tokens,
+            "seconds": round(result.seconds, 2),
+            "budget_seconds": self.budget,
+            "precision": self.recipe.precision,
+            "compiled": self.compiled,
+            "processes": self.mine.world,
+            "machine": description(),
+            "matrix_peak": self.peak,
+            "versions": versions("bertwright", "torch", "tokenizers", "numpy"),
+            "result": dict(result.figures),
+            "warnings": list(result.warnings),
+        }
+
+
+def _read(folder: RunFolder) -> Pretrained:
+    """A run that ended before."""
+    about = json.loads((folder.path / TRAINING).read_text(encoding="utf-8"))
+    return Pretrained(
+        folder.path,
+        about["steps"],
+        about["tokens"],
+        about["seconds"],
+        about["result"],
+        tuple(about["warnings"]),
+    )
+
+
+@torch.no_grad()
+def _take_weights(model: Model, folder: Path, data: Data) -> None:
+    """Fill a model from a model folder; heads that the folder does not have stay as they are."""
+    found, tokenizer = load_model(folder)
+    if tokenizer.hash != data.tokenizer.hash:
+        raise UserError(
+            f"{data.path} was prepared with another tokenizer than that of {folder}: prepare the "
+            f"text with --tokenizer {folder}"
+        )
+    weights = dict(found.named_parameters())
+    for name, parameter in model.named_parameters():
+        there = weights.get(name)
+        if there is not None and there.shape == parameter.shape:
+            parameter.copy_(there)
+        elif name.startswith("encoder."):
+            raise UserError(
+                f"--from {folder}: its encoder is not the recipe's ({name} differs): name no "
+                f"recipe to train the model as it is"
+            )

@@ -1,0 +1,116 @@
+"""The folder of a run: what is settled when it starts, and checked when it continues.
+
+``recipe.yaml`` is the resolved recipe, ``clock.jsonl`` the journal of decisions, ``metrics.jsonl``
+the numbers, ``checkpoints/`` what a resumed run continues from. When a run has ended the same
+folder is a model folder.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from bertwright.errors import UserError
+from bertwright.files import require_free, write_text
+from bertwright.model.folder import RECIPE, WEIGHTS, load_recipe
+from bertwright.recipes import Recipe
+from bertwright.text.shards import Data
+from bertwright.training.checkpoints import Checkpoints
+from bertwright.training.clock import Journal
+from bertwright.training.distributed import Processes
+
+DEFAULT_RECIPE = "modern-mini"
+
+
+class RunFolder:
+    """One run's folder; ``journal`` and ``checkpoints`` live in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = Checkpoints(path / "checkpoints")
+        self.metrics = path / "metrics.jsonl"
+        self.picture = path / "loss.png"
+
+    @property
+    def started(self) -> bool:
+        """Whether a run was started here."""
+        return (self.path / RECIPE).is_file()
+
+    @property
+    def finished(self) -> bool:
+        """Whether a run has ended here and left its model."""
+        return self.started and (self.path / WEIGHTS).is_file()
+
+    def journal(self, mine: Processes) -> Journal:
+        """The decisions taken so far; only the first process writes them down."""
+        return Journal(self.path / "clock.jsonl" if mine.first else None)
+
+    def start(self, recipe: Recipe) -> None:
+        """Take the folder for a new run.
+
+        Errors: UserError when something is in it.
+        """
+        if self.started:
+            raise UserError(
+                f"{self.path} already holds a run: add --resume to continue it, or choose another "
+                f"folder with -o"
+            )
+        require_free(self.path)
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_text(self.path / RECIPE, recipe.as_yaml())
+
+    def check_same(self, recipe: Recipe) -> None:
+        """Refuse to continue with another recipe than the run was started with."""
+        before, now = load_recipe(self.path).as_dict(), recipe.as_dict()
+        if differing := _first_difference(before, now):
+            raise UserError(
+                f"{self.path} was started with another {differing}: continue with the recipe it "
+                f"has (name none), or start anew with another -o"
+            )
+
+
+def choose_recipe(
+    recipe: Recipe | str | Path | None,
+    changes: Iterable[str],
+    continued: RunFolder | None,
+    start_from: Path | None,
+) -> Recipe:
+    """The recipe that is meant: the named one, else that of the run that continues, else that of
+    the model to start from, else the default."""
+    if isinstance(recipe, Recipe):
+        return recipe
+    if recipe is None:
+        folder = continued.path if continued is not None and continued.started else start_from
+        if folder is not None and not (folder / RECIPE).is_file():
+            raise UserError(f"--from {folder} is not a model folder: it has no {RECIPE}")
+        recipe = folder / RECIPE if folder is not None else DEFAULT_RECIPE
+    return Recipe.load(recipe, *changes)
+
+
+def fitted(recipe: Recipe, data: Data) -> Recipe:
+    """The recipe with the vocabulary that the data set has.
+
+    Errors: UserError when the data were cut into pieces by another kind of tokenizer.
+    """
+    asked, has = recipe.text.tokenizer, data.manifest.tokenizer
+    kind: str = asked.kind  # type: ignore[attr-defined]
+    if kind != has.kind:
+        raise UserError(
+            f"{data.path} was prepared with a {has.kind} tokenizer and recipe {recipe.name} asks "
+            f"for {kind}: prepare the text with one, or add text.tokenizer.kind={has.kind}"
+        )
+    tokenizer = asked.model_copy(update={"size": has.size})
+    return recipe.model_copy(
+        update={"text": recipe.text.model_copy(update={"tokenizer": tokenizer})}
+    )
+
+
+def _first_difference(before: Any, now: Any, path: str = "") -> str | None:
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key in [*before, *(k for k in now if k not in before)]:
+            found = _first_difference(
+                before.get(key), now.get(key), f"{path}.{key}" if path else key
+            )
+            if found:
+                return found
+        return None
+    return path if before != now else None

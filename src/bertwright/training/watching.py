@@ -1,0 +1,100 @@
+"""Held-out text during a run: evaluations, and the warning that nothing is being learned."""
+
+import time
+from collections.abc import Callable
+
+from bertwright.errors import UserError
+from bertwright.model.model import Model
+from bertwright.recipes import Recipe
+from bertwright.text.shards import Data
+from bertwright.training.clock import Clock, Place
+from bertwright.training.evaluation import (
+    TOKENS_AT_END,
+    TOKENS_DURING,
+    HeldOut,
+    bits_per_byte,
+    held_out,
+    masked_name,
+)
+from bertwright.training.loop import Evaluation
+
+PLATEAU = 0.05
+"""Nats below the unigram entropy within which a masked loss has not left it."""
+
+WARN_AFTER = 0.5
+"""Progress after which that is a reason to warn."""
+
+
+class HeldOutWatch:
+    """Evaluates the questions of the phase that a run is in.
+
+    A data set with too little held-out text for one row is not evaluated; that is said once.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        data: Data,
+        model: Model,
+        clock: Clock,
+        say: Callable[[str], None],
+    ) -> None:
+        self.warnings: list[str] = []
+        self._recipe = recipe
+        self._data = data
+        self._model = model
+        self._clock = clock
+        self._say = say
+        self._questions: dict[int, HeldOut | None] = {}
+        self._last = len(recipe.phases) - 1
+
+    def __call__(self, place: Place) -> Evaluation:
+        """The figures of a phase; the score is its first loss, where the last phase asks alike."""
+        questions = self._of_phase(place.phase)
+        if questions is None:
+            return Evaluation(None, {})
+        began = time.monotonic()
+        figures = questions.figures(self._model, self._model.embedding.device)
+        # Afterwards more rows are read, and about as many again for the bits per byte.
+        self._clock.closing = 2.0 + (time.monotonic() - began) * 1.5 * TOKENS_AT_END / TOKENS_DURING
+        if place.progress >= WARN_AFTER:
+            self._warn_of_plateau(place.phase, figures)
+        objectives = self._recipe.objectives_of(place.phase)
+        alike = objectives == self._recipe.objectives_of(self._last)
+        score = figures[f"{next(iter(objectives))}_loss"] if alike else None
+        return Evaluation(score, {f"heldout_{name}": value for name, value in figures.items()})
+
+    def at_the_end(self) -> dict[str, float]:
+        """The figures of the trained model, on more text than during the run."""
+        try:
+            questions = held_out(self._recipe, self._last, self._data, TOKENS_AT_END)
+        except UserError:
+            return {}
+        device = self._model.embedding.device
+        figures = questions.figures(self._model, device)
+        self._warn_of_plateau(self._last, figures)
+        return {**figures, **bits_per_byte(self._model, self._data, device)}
+
+    def _of_phase(self, phase: int) -> HeldOut | None:
+        if phase not in self._questions:
+            try:
+                found = held_out(self._recipe, phase, self._data, TOKENS_DURING)
+            except UserError as error:
+                self._say(f"nothing is evaluated: {error}")
+                found = None
+            self._questions[phase] = found
+        return self._questions[phase]
+
+    def _warn_of_plateau(self, phase: int, figures: dict[str, float]) -> None:
+        name = masked_name(self._recipe.objectives_of(phase))
+        if name is None or self.warnings:
+            return
+        loss, entropy = figures[f"{name}_loss"], figures["unigram_entropy"]
+        if loss > entropy - PLATEAU:
+            warning = (
+                f"the held-out masked loss ({loss:.3f}) has not left the unigram entropy "
+                f"({entropy:.3f}): the model knows no more than how frequent pieces are; "
+                f"'bertwright doctor' looks for the cause"
+            )
+            self.warnings.append(warning)
+            self._say(f"warning: {warning}")
