@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from pydantic import ValidationError
 
 from bertwright.axes import Precision, explain
@@ -22,8 +21,9 @@ from bertwright.interop.huggingface.purposes import (
 )
 from bertwright.interop.huggingface.renaming import Tensors, to_ours
 from bertwright.interop.huggingface.tokenizer_files import lowercases, read_tokenizer
+from bertwright.interop.huggingface.weights import read_weights, settled
 from bertwright.model import Model
-from bertwright.model.folder import fill, filled, read_tensors
+from bertwright.model.folder import fill, filled
 from bertwright.model.text_model import TextModel
 from bertwright.recipes import Recipe
 from bertwright.recipes.loading import read
@@ -36,13 +36,8 @@ from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import TaskModel
 from bertwright.text.tokenizers import Tokenizer
 
-CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+CONFIG = "config.json"
 PIECES = "encoder.embeddings.pieces.weight"
-PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
-BUFFERS = ("position_ids", "token_type_ids", "inv_freq")
-"""What old files hold and the stock classes compute by themselves."""
-TENSORFLOW_NAMES = {".gamma": ".weight", ".beta": ".bias"}
-"""Names of a norm's parameters in files that were converted from TensorFlow."""
 
 
 def is_huggingface(folder: Path) -> bool:
@@ -154,56 +149,15 @@ def read_config(folder: Path) -> Config:
     """config.json; UserError where there is none or it is not JSON."""
     file = folder / CONFIG
     if not file.is_file():
-        raise UserError(f"{folder} is no Hugging Face folder: it has no {CONFIG}")
+        raise UserError(
+            f"{folder} is no Hugging Face folder: it has no {CONFIG} ('hf download NAME --local-dir "
+            f"{folder}' fetches one)"
+        )
     try:
         config: Any = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise UserError(f"{file} is not JSON ({error}): copy it again") from error
     return config if isinstance(config, dict) else {}
-
-
-def read_weights(folder: Path) -> Tensors:
-    """Every tensor of a folder, in float32 and without buffers; of one file or of several."""
-    index = folder / INDEX
-    if index.is_file():
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    elif (folder / WEIGHTS).is_file():
-        names = [WEIGHTS]
-    else:
-        pickle = next((file for pattern in PICKLES for file in folder.glob(pattern)), None)
-        held = f"its weights are in {pickle.name}, which can run code when read" if pickle else ""
-        raise UserError(f"{held or 'it has no weights'}: only {WEIGHTS} is read")
-    tensors: Tensors = {}
-    for name in names:
-        tensors |= read_tensors(folder / name)
-    return {n: t.float() for n, t in tensors.items() if not n.endswith(BUFFERS)}
-
-
-def settled(family: Family, tensors: Tensors, config: Config) -> tuple[Tensors, Config]:
-    """The tensors by today's names, each once, and whether the two tables of pieces are one.
-
-    A file may hold what is tied a second time. As in the stock classes, what the decoder states
-    counts, and tables that differ are not tied whatever the configuration says.
-    """
-    tensors = {_of_today(name): tensor for name, tensor in tensors.items()}
-    bias = tensors.pop(f"{family.decoder}.bias", None)
-    if bias is not None:
-        tensors[family.output_bias] = bias
-    decoder = tensors.get(f"{family.decoder}.weight")
-    tied = config.get("tie_word_embeddings", True)
-    if decoder is not None and tied:
-        table = tensors.get(f"{family.prefix}.{family.pieces}")
-        tied = table is not None and torch.equal(decoder, table)
-        if tied:
-            del tensors[f"{family.decoder}.weight"]
-    return tensors, {**config, "tie_word_embeddings": tied}
-
-
-def _of_today(name: str) -> str:
-    for old, new in TENSORFLOW_NAMES.items():
-        if name.endswith(old):
-            return name.removesuffix(old) + new
-    return name
 
 
 def _purpose(family: Family, tensors: Tensors, config: Config) -> str:

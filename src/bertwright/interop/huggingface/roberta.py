@@ -38,7 +38,8 @@ class Roberta(Bert):
     axes: ClassVar[dict[str, tuple[Any, ...]]] = {**AXES, "output.activation": ("gelu",)}
 
     def simplified(self, config: Config) -> Config:
-        offset = config.get("pad_token_id", 1) + 1
+        padding = config.get("pad_token_id")
+        offset = 2 if padding is None else padding + 1
         size = config.get("max_position_embeddings", 512) - offset
         return {**config, "offset": offset, "max_position_embeddings": size}
 

@@ -13,10 +13,11 @@ from bertwright.interop.huggingface.families import family_of
 from bertwright.interop.huggingface.family import Family
 from bertwright.interop.huggingface.model_card import model_card
 from bertwright.interop.huggingface.purposes import READS, Net, purpose_of
-from bertwright.interop.huggingface.reading import CONFIG, WEIGHTS
+from bertwright.interop.huggingface.reading import CONFIG
 from bertwright.interop.huggingface.renaming import Tensors, to_theirs
 from bertwright.interop.huggingface.tokenizer_files import write_tokenizer
 from bertwright.interop.huggingface.verification import greatest_difference
+from bertwright.interop.huggingface.weights import WEIGHTS
 from bertwright.model import Model
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.text.tokenizers import Tokenizer
