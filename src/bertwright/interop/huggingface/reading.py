@@ -150,8 +150,8 @@ def read_config(folder: Path) -> Config:
     file = folder / CONFIG
     if not file.is_file():
         raise UserError(
-            f"{folder} is no Hugging Face folder: it has no {CONFIG} ('hf download NAME --local-dir "
-            f"{folder}' fetches one)"
+            f"{folder} is no Hugging Face folder: it has no {CONFIG} (fetch one with 'hf download "
+            f"NAME --local-dir {folder}')"
         )
     try:
         config: Any = json.loads(file.read_text(encoding="utf-8"))
