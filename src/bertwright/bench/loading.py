@@ -16,7 +16,7 @@ NUM_BATCHES = 30
 def seconds_per_batch(workload: Workload, folder: Path, device: str) -> float:
     """The median over a few batches of a workload, drawn from a data folder one after the other."""
     recipe = workload.recipe()
-    batches = RecipeBatches(recipe, Data.open(folder), workload.num_rows * workload.length)
+    batches = RecipeBatches(recipe, Data.open(folder))
     seconds: list[float] = []
     for step in range(NUM_BATCHES):
         place = Place(step, progress=0.0, rows=step * workload.num_rows)

@@ -98,14 +98,14 @@ def run(arms: Sequence[Arm], plan: Plan, results: Results, say: Say) -> None:
         say(f"arm {number + 1} of {len(arms)}: {arm.name}")
         folder = results.folder / "models" / arm.name
         shutil.rmtree(folder, ignore_errors=True)
-        run_module(*_training(arm, plan.size, results.data.path, folder))
+        run_module(*training_command(arm, plan.size, results.data.path, folder))
         found = evaluation.figures(arm, folder, Recipe.load(plan.recipe), results.data)
         record = json.loads((folder / "training.json").read_text(encoding="utf-8"))
         results.add(arm, {**asdict(arm), **found, "training": record})
         say(f"  masked loss {results.loss(arm):.3f}")
 
 
-def _training(arm: Arm, size: str, data: Path, folder: Path) -> list[str]:
+def training_command(arm: Arm, size: str, data: Path, folder: Path) -> list[str]:
     """The module and arguments that train an arm into a folder."""
     if isinstance(arm, PeerArm):
         order = {"data": str(data), "output": str(folder), "size": size, **asdict(arm)}

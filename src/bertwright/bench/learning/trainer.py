@@ -51,9 +51,10 @@ class Timer:
     @property
     def progress(self) -> float:
         """0 until the first step is over, 1 at the end."""
-        if self._began is None:
-            return 0.0
-        return min(1.0, (time.monotonic() - self._began) / (self._end - self._began))
+        now = time.monotonic()
+        if now >= self._end:
+            return 1.0
+        return 0.0 if self._began is None else (now - self._began) / (self._end - self._began)
 
 
 class TrainingRows(Dataset[dict[str, list[int]]]):

@@ -1,0 +1,52 @@
+"""A command rewrites its own section of a document, and nothing else."""
+
+from pathlib import Path
+
+import pytest
+
+from bertwright.bench.document import table, write_section
+from bertwright.errors import UserError
+
+
+def test_a_section_is_rewritten_in_its_place(tmp_path: Path) -> None:
+    document = tmp_path / "speed.md"
+    write_section(document, "first", ["one"])
+    write_section(document, "second", ["two"])
+    write_section(document, "first", ["three"])
+    text = document.read_text()
+    assert text.startswith("# Speed\n")
+    assert "one" not in text
+    assert text.index("three") < text.index("two")
+
+
+def test_what_stands_outside_the_marks_is_left_alone(tmp_path: Path) -> None:
+    document = tmp_path / "speed.md"
+    document.write_text("# Title\n\nWords before.\n")
+    write_section(document, "first", ["one"])
+    document.write_text(document.read_text() + "\nWords after.\n")
+    write_section(document, "first", ["two"])
+    text = document.read_text()
+    assert text.startswith("# Title\n\nWords before.\n")
+    assert text.endswith("\nWords after.\n")
+
+
+def test_a_section_says_where_it_comes_from(tmp_path: Path) -> None:
+    write_section(tmp_path / "speed.md", "first", ["one"])
+    assert "cores" in (tmp_path / "speed.md").read_text()
+
+
+def test_a_section_without_an_end_is_refused(tmp_path: Path) -> None:
+    document = tmp_path / "speed.md"
+    document.write_text("<!-- first: written by command -->\n")
+    with pytest.raises(UserError, match="has no end"):
+        write_section(document, "first", ["one"])
+
+
+def test_a_table_leaves_cells_without_a_value_empty() -> None:
+    lines = table({"a": "first", "b": "second"}, [{"a": 1234, "b": 0.12345}, {"a": None}])
+    assert lines == [
+        "| first | second |",
+        "| --- | --- |",
+        "| 1,234 | 0.123 |",
+        "|  |  |",
+    ]
