@@ -99,10 +99,13 @@ class Encoder(nn.Module):
         x = self.norm(x)
         return x if site is None else site("output", x)
 
-    def compile_parts(self) -> None:
-        """Compile the block (one graph serves all of them) and the joining of embeddings."""
+    def compile_parts(self, dynamic: bool = False) -> None:
+        """Compile the block (one graph serves all of them) and the joining of embeddings.
+
+        ``dynamic`` makes one graph for rows of any number and length.
+        """
         for part in (self.embeddings.join, *self.blocks):
-            part.compile(dynamic=False)
+            part.compile(dynamic=dynamic)
 
     @property
     def longest(self) -> int | None:

@@ -1,0 +1,180 @@
+"""A fine-tuned model with its tokenizer and its task: texts in, answers out; and its folder.
+
+Beside what every model folder holds, ``task.json`` says what the outputs mean.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bertwright.axes import Precision
+from bertwright.errors import UserError
+from bertwright.files import write_text
+from bertwright.model.folder import (
+    CARD,
+    RECIPE,
+    TRAINING,
+    WEIGHTS,
+    fill,
+    load_recipe,
+    read_tensors,
+    save_weights,
+)
+from bertwright.model.model import Model
+from bertwright.model.reading import read_batches
+from bertwright.model.text_model import TextModel
+from bertwright.tasks.answers import Answers, Floats, Prediction, answers_of, num_outputs
+from bertwright.tasks.description import described, task_of
+from bertwright.tasks.encoding import Examples, RowMaker, TaskRow
+from bertwright.tasks.formats.examples import Example, TaggedWords
+from bertwright.tasks.heads import HeadChoice
+from bertwright.tasks.task import Task
+from bertwright.tasks.task_model import TaskModel
+from bertwright.text.tokenizers import Tokenizer
+
+TASK = "task.json"
+
+
+class FineTuned(TextModel):
+    """A model that solves a task: what a :class:`TextModel` does, and ``predict``.
+
+    It has no output over the vocabulary: ``fill_mask`` and ``score`` are for the model before.
+    ``length`` is the longest row; None takes what the encoder allows.
+    """
+
+    def __init__(
+        self,
+        net: TaskModel,
+        tokenizer: Tokenizer,
+        task: Task,
+        answers: Answers | None = None,
+        length: int | None = None,
+        precision: Precision | None = None,
+    ) -> None:
+        super().__init__(_without_heads(net), tokenizer, precision)
+        self.net = net.to(self.device).eval()
+        self.task = task
+        self._answers = answers or answers_of(task)
+        self.maker = RowMaker.of(net.recipe, tokenizer, net.encoder.longest, length)
+
+    def predict(self, examples: Examples | Sequence[str]) -> list[Prediction]:
+        """The answers to examples or to plain texts, in their order.
+
+        Texts are tokenised, cut to length and batched by length; neither the order nor the
+        neighbours change an answer beyond rounding.
+        """
+        asked = as_examples(examples, self.task)
+        rows = self.maker.rows(asked)
+        outputs: list[Floats] = [np.empty((0, self.net.num_outputs), np.float32)] * len(rows)
+        for numbers, found in self._outputs(rows):
+            for number, output in zip(numbers, found, strict=True):
+                outputs[number] = output
+        return self._answers.predictions(rows, outputs, len(asked))
+
+    @torch.inference_mode()
+    def _outputs(self, rows: Sequence[TaskRow]) -> Iterator[tuple[list[int], list[Floats]]]:
+        pieces = [row.pieces for row in rows]
+        segments = [row.segments or [] for row in rows] if self.maker.segmented else None
+        for batch in read_batches(pieces, self.tokenizer.specials.pad, self.device, segments):
+            numbers: list[int] = batch.numbers.tolist()
+            states = self._encoder()(batch.pieces, batch.coordinates).float()
+            length = batch.pieces.shape[1]
+            where = flat_places([rows[n] for n in numbers], length).to(self.device)
+            found = self.net.head(states, batch.coordinates.document, where).cpu().numpy()
+            counts = [len(rows[n].places) or 1 for n in numbers]
+            yield numbers, np.split(found, np.cumsum(counts)[:-1])
+
+    def save(self, folder: str | Path, training: Mapping[str, Any] | None = None) -> None:
+        """Write the model folder; its weights come last, so a folder with weights is whole."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.tokenizer.save(folder)
+        write_text(folder / RECIPE, self.net.recipe.as_yaml())
+        about = {
+            "task": described(self.task),
+            "head": self.net.choice.model_dump(mode="json"),
+            "length": self.maker.length,
+        }
+        write_text(folder / TASK, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+        write_text(folder / TRAINING, json.dumps(dict(training or {}), indent=2) + "\n")
+        write_text(folder / CARD, _card(self, training or {}))
+        save_weights(folder / WEIGHTS, self.net)
+
+
+def is_fine_tuned(folder: Path) -> bool:
+    """Whether a folder holds a fine-tuned model."""
+    return (folder / TASK).is_file()
+
+
+def load_fine_tuned(folder: Path, precision: Precision | None = None) -> FineTuned:
+    """Read the folder of a fine-tuned model.
+
+    Errors: UserError for a folder that is missing, cut short, or holds other parameters.
+    """
+    if not is_fine_tuned(folder):
+        raise UserError(f"{folder} is no fine-tuned model: it has no {TASK}: run finetune first")
+    try:
+        about = json.loads((folder / TASK).read_text(encoding="utf-8"))
+        task = task_of(about["task"])
+        choice = HeadChoice.choose(about["head"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{folder / TASK} is damaged ({error}): copy it again") from error
+    tokenizer = Tokenizer.load(folder)
+    tensors = read_tensors(folder / WEIGHTS)
+    size = len(tensors.get("encoder.embeddings.pieces.weight", range(tokenizer.size)))
+    net = TaskModel.empty(load_recipe(folder), size, choice, num_outputs(task))
+    fill(net, tensors, str(folder / WEIGHTS))
+    return FineTuned(net, tokenizer, task, length=about["length"], precision=precision)
+
+
+def as_examples(texts: Examples | Sequence[str], task: Task) -> Examples:
+    """Plain texts as examples of a task: words are what white space sets apart."""
+    if not texts or not isinstance(texts[0], str):
+        return texts  # type: ignore[return-value]
+    if task.answer == "tags":
+        return [TaggedWords(tuple(str(text).split())) for text in texts]
+    return [Example(str(text)) for text in texts]
+
+
+def flat_places(rows: Sequence[TaskRow], length: int) -> Tensor:
+    """Where the words of a batch of rows begin, as flat places (M,) int64."""
+    return torch.tensor(
+        [length * number + place for number, row in enumerate(rows) for place in row.places],
+        dtype=torch.int64,
+    )
+
+
+def _without_heads(net: TaskModel) -> Model:
+    """The encoder of a task's model as a model of its own, the parameters shared."""
+    with torch.device("meta"):
+        model = Model(
+            net.recipe.model_copy(update={"objectives": {}, "pooler": False}), net.vocabulary_size
+        )
+    model.encoder = net.encoder
+    return model
+
+
+def _card(model: FineTuned, training: Mapping[str, Any]) -> str:
+    """The README.md of a fine-tuned model."""
+    task = model.task
+    lines = [
+        f"# {model.net.recipe.name}, fine-tuned for {task.name}",
+        "",
+        f"An encoder fine-tuned with bertwright. Answers with a {task.answer}"
+        + (f" of {len(task.labels)}." if task.labels else "."),
+        "",
+        *(f"- {name}: {value}" for name, value in training.items() if not isinstance(value, dict)),
+        "",
+        "```python",
+        "import bertwright as bw",
+        "",
+        'model = bw.load("this folder")',
+        'answers = model.predict(["A text."])',
+        "```",
+    ]
+    return "\n".join(lines) + "\n"
