@@ -180,7 +180,7 @@ class Family:
             value = _get(stated, key.ours)
             theirs = key.written(value)
             known = " or ".join(dict.fromkeys(map(_shown, (key.values or {}).values())))
-            if theirs is None:
+            if key.values is not None and theirs is None:
                 yield f"{key.ours} is {_shown(value)} ({self.class_name}: {known})"
             elif written.setdefault(key.theirs, theirs) != theirs:
                 yield f"{key.ours} is {_shown(value)} ({self.class_name}: one {key.theirs} for all)"
