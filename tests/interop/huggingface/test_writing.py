@@ -55,8 +55,8 @@ REFUSED = {
     "modern encoder.feed_forward.kind=gelu": "kind is gelu (ModernBert: geglu or swiglu)",
     "modern encoder.norm.skip_first=false": "encoder.norm.skip_first is false (ModernBert: true)",
     "modern encoder.embeddings.segments=2": "encoder.embeddings.segments is 2 (ModernBert: 0)",
-    "modern phases=[{objectives: {masked: {shift: 1}}}]": "objectives.masked.shift ends as 1",
-    "modern phases=[{objectives: {causal: {}}}]": "objectives.causal ends the training",
+    "modern objectives.masked.shift=1": "objectives.masked.shift ends as 1",
+    "modern objectives={masked: null, causal: {}}": "objectives.causal ends the training",
 }
 
 
