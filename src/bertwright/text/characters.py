@@ -12,3 +12,8 @@ ASCII_PUNCTUATION = r"!-/:-@\[-`{-~"
 
 WHITE_SPACE = "\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 r"""Unicode White_Space. Python's ``\s`` also holds the separators \x1c to \x1f."""
+
+PUNCTUATION = (
+    ASCII_PUNCTUATION + "\u2010-\u2027\u2030-\u205e\u3001-\u3011\uff01-\uff0f\uff1a-\uff20"
+)
+"""Punctuation of ASCII and of the blocks where that of most scripts lies."""

@@ -29,12 +29,13 @@ from bertwright.text.tokenizers import (
     UnigramChoice,
     WordPieceChoice,
 )
+from bertwright.text.unigram import learn_pieces
 
 BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ROBERTA_SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 ROBERTA_MASK = "<mask>"
 
-MOST_WORDS_FED = 20_000_000
+MOST_WORDS_FED = 10_000_000
 """Counts of a larger text are scaled down to this many words in all."""
 MOST_DISTINCT_WORDS = 2_000_000
 """Beyond this many different words, those seen once so far are forgotten while counting."""
@@ -76,7 +77,7 @@ def train_on_files(
     try:
         chosen = TokenizerChoice.choose(choice)
     except ValidationError as error:
-        raise explain(error, "tokenizer", TokenizerChoice) from None
+        raise explain(error, "tokenizer") from None
     except ValueError as error:
         raise UserError(f"the tokenizer {error}") from None
     require_free(Path(out))
@@ -189,14 +190,11 @@ def _train_byte_bpe(backend: library.Tokenizer, words: Counter[str], size: int) 
 
 
 def _train_unigram(backend: library.Tokenizer, words: Counter[str], size: int) -> None:
-    trainer = trainers.UnigramTrainer(
-        vocab_size=size - 1,
-        special_tokens=list(ROBERTA_SPECIALS),
-        unk_token="<unk>",
-        show_progress=False,
-    )
-    words = _within_alphabet(words, size // 2)
-    backend.model = _fed(library.Tokenizer(models.Unigram()), words, trainer).model
+    """Expectation maximisation of our own; see :mod:`bertwright.text.unigram`."""
+    others = len(ROBERTA_SPECIALS) + 1
+    pieces = learn_pieces(_within_alphabet(words, size // 2), size - others)
+    vocabulary = [*((name, 0.0) for name in ROBERTA_SPECIALS), *pieces]
+    backend.model = models.Unigram(vocabulary, ROBERTA_SPECIALS.index("<unk>"))
     _finish_like_roberta(backend)
 
 
