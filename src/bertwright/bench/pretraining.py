@@ -31,6 +31,21 @@ PEERS = {
     "best": ("bertwright.bench.peers", {"best": True}),
 }
 
+COLUMNS = {
+    "size": "BERT",
+    "tokens_per_second": "tokens/s",
+    "milliseconds": "ms a step",
+    "peak_share": "share of matrix peak",
+    "against_default": "times Transformers, float32 eager",
+    "against_best": "times Transformers at its best",
+    "first_step_cold_seconds": "first step, cold, s",
+    "first_step_warm_seconds": "warm, s",
+    "loading_share": "share of loading",
+    "batch_tokens": "tokens a step",
+    "length": "length",
+}
+"""What a document shows, by key."""
+
 Say = Callable[[str], None]
 
 

@@ -29,17 +29,20 @@ def pretrain(
     as_json: AsJson = False,
 ) -> None:
     """Steps of pre-training, against Transformers as a user runs it and at its best."""
-    from bertwright.bench.pretraining import compare
+    from bertwright.bench import pretraining
     from bertwright.bench.workload import Workload
 
     workloads = [Workload(size, batch_tokens, length) for size in sizes.split(",")]
-    results = compare(workloads, rounds, alone, data, say)
-    _publish("pretrain", results, "size", document, as_json)
+    results = pretraining.compare(workloads, rounds, alone, data, say)
+    _publish("pretrain", results, pretraining.COLUMNS, document, as_json)
 
 
 @app.command()
 def embed(
-    text: Annotated[Path, typer.Option(help="A text file, a sentence a line.")],
+    text: Annotated[
+        Path | None,
+        typer.Option(help="A text file, a sentence a line; none: Python's own documentation."),
+    ] = None,
     sentences: Annotated[int, typer.Option(min=1, help="How many of its lines.")] = 2000,
     rounds: Annotated[int, typer.Option(min=1, help="Turns that every contestant takes.")] = 5,
     alone: Annotated[bool, typer.Option("--alone", help="Leave the peer out.")] = False,
@@ -52,7 +55,7 @@ def embed(
     lines = embedding.lines_of(text)
     chosen = embedding.choose_sentences(lines, sentences)
     result = embedding.compare(embedding.checkpoint_folder(), chosen, rounds, alone, say)
-    _publish("embed", [result], "checkpoint", document, as_json)
+    _publish("embed", [result], embedding.COLUMNS, document, as_json)
 
 
 @app.command()
@@ -96,12 +99,16 @@ def learn(
 
 
 def _publish(
-    verb: str, results: list[dict[str, Any]], name: str, document: Path | None, as_json: bool
+    verb: str,
+    results: list[dict[str, Any]],
+    columns: dict[str, str],
+    document: Path | None,
+    as_json: bool,
 ) -> None:
-    """Print the figures, and write them into the document; ``name`` is the key of a row's name."""
+    """Print the figures, and write those of ``columns`` (key to heading) into the document."""
     from bertwright.bench.document import table, write_section
 
     if document is not None:
-        columns = {key: key.replace("_", " ") for key in results[0]}
         write_section(document, f"bench {verb}", table(columns, results))
+    name = next(iter(columns))
     report({"results": results} if as_json else {row[name]: row for row in results}, as_json)
