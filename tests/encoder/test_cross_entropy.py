@@ -7,22 +7,25 @@ import torch.nn.functional as F
 from bertwright.encoder.kernels import cross_entropy as kernel
 
 
-def _tensors(questions: int, vocabulary: int, width: int):
+def _tensors(questions: int, vocabulary: int, width: int, scale: float = 0.3):
     generator = torch.Generator().manual_seed(0)
     hidden = torch.randn(questions, width, generator=generator)
-    table = torch.randn(vocabulary, width, generator=generator) * 0.3
+    table = torch.randn(vocabulary, width, generator=generator) * scale
     bias = torch.randn(vocabulary, generator=generator)
     target = torch.randint(0, vocabulary, (questions,), generator=generator)
     weight = (torch.rand(questions, generator=generator) > 0.3).float()
     return [t.requires_grad_() for t in (hidden, table, bias)], target, weight
 
 
+@pytest.mark.parametrize("scale", [0.3, 30.0], ids=["small", "large"])
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("chunk_elements", [10**9, 7 * 40])
-def test_value_and_gradients_equal_the_definition(monkeypatch, weighted, biased, chunk_elements):
+def test_value_and_gradients_equal_the_definition(
+    monkeypatch, scale, weighted, biased, chunk_elements
+):
     monkeypatch.setattr(kernel, "CHUNK_ELEMENTS", chunk_elements)
-    (hidden, table, bias), target, weight = _tensors(21, 40, 8)
+    (hidden, table, bias), target, weight = _tensors(21, 40, 8, scale)
     parameters = [hidden, table, bias] if biased else [hidden, table]
     used = bias if biased else None
     ones = weight if weighted else None

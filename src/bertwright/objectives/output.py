@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from bertwright.axes import Choice
 from bertwright.encoder.encoder import EncoderChoice
 from bertwright.encoder.feed_forward import ACTIVATIONS, Activation
-from bertwright.encoder.kernels.cross_entropy import cross_entropy, softmax_parts
+from bertwright.encoder.kernels.cross_entropy import PLAIN, Pointwise, cross_entropy
 from bertwright.encoder.roles import Role
 
 
@@ -77,7 +77,7 @@ class Output(nn.Module):
         self.transform = Transform(choice, encoder) if choice.transform else nn.Identity()
         self.bias = nn.Parameter(torch.zeros(vocabulary_size)) if choice.bias else None
         self.table = table
-        self._softmax_parts = softmax_parts
+        self._pointwise = PLAIN
 
     def logits(self, states: Tensor, embedding: Tensor) -> Tensor:
         """states (M, D) to logits (M, V)."""
@@ -89,12 +89,12 @@ class Output(nn.Module):
         """The sum of losses and of right answers at states (M, D); see ``cross_entropy``."""
         hidden = self.transform(states)
         table = self._own(embedding)
-        return cross_entropy(hidden, table, self.bias, target, weight, self._softmax_parts)
+        return cross_entropy(hidden, table, self.bias, target, weight, self._pointwise)
 
     def compile_parts(self) -> None:
-        """Compile the transform and the pointwise part of the loss."""
+        """Compile the transform and what stands between the products of the loss."""
         self.transform.compile(dynamic=False)
-        self._softmax_parts = torch.compile(softmax_parts, dynamic=False)
+        self._pointwise = Pointwise.compiled()
 
     def _own(self, embedding: Tensor) -> Tensor:
         return embedding if self.table is None else self.table.weight

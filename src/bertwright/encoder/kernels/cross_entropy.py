@@ -7,6 +7,7 @@ chunks, so the memory is bounded however many questions a step asks.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,15 +16,16 @@ from torch import Tensor
 CHUNK_ELEMENTS = 32_000_000
 """Logits held at once: 64 MB in bfloat16."""
 
-Parts = Callable[[Tensor, Tensor | None, Tensor], tuple[Tensor, Tensor, Tensor, Tensor]]
+SAFE_LOGIT = 60.0
+"""Up to this size exp(logit) and its sum are finite in float32, whatever the rest of the row."""
+
+RowParts = tuple[Tensor, Tensor, Tensor, Tensor]
+"""Exponentials (M, V) in the dtype of the logits, their sums, losses and hits, each (M,)."""
 
 
-def softmax_parts(
-    logits: Tensor, bias: Tensor | None, target: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Exponentials (M, V) in the dtype of the logits, their sums, losses and hits, each (M,)."""
-    x = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    x = x if bias is None else x + bias
+def shifted(logits: Tensor, bias: Tensor | None, target: Tensor) -> RowParts:
+    """The parts of a softmax, with the largest logit of each row taken off first."""
+    x = _widened(logits, bias)
     top = x.amax(1, keepdim=True)
     exponentials = torch.exp(x - top)
     total = exponentials.sum(1)
@@ -32,13 +34,59 @@ def softmax_parts(
     return exponentials.to(logits.dtype), total, loss, (right >= top).squeeze(1)
 
 
+def unshifted(logits: Tensor, bias: Tensor | None, target: Tensor) -> RowParts:
+    """The same in one pass, for logits that are known to be small."""
+    x = _widened(logits, bias)
+    exponentials = torch.exp(x)
+    total = exponentials.sum(1)
+    right = x.gather(1, target[:, None]).squeeze(1)
+    return exponentials.to(logits.dtype), total, total.log() - right, right >= x.amax(1)
+
+
+def reach(hidden: Tensor, table: Tensor, bias: Tensor | None) -> Tensor:
+    """A bound on the size of every logit: the largest row of each side, multiplied."""
+    rows = [x.float().square().sum(1).amax().sqrt() for x in (hidden, table)]
+    bound = rows[0] * rows[1]
+    return bound if bias is None else bound + bias.abs().amax()
+
+
+@dataclass(frozen=True)
+class Pointwise:
+    """What stands between the matrix products, plain or compiled."""
+
+    shifted: Callable[[Tensor, Tensor | None, Tensor], RowParts] = shifted
+    unshifted: Callable[[Tensor, Tensor | None, Tensor], RowParts] = unshifted
+    reach: Callable[[Tensor, Tensor, Tensor | None], Tensor] = reach
+
+    @staticmethod
+    def compiled() -> "Pointwise":
+        """Each function as one fused pass."""
+        functions = (shifted, unshifted, reach)
+        return Pointwise(*(torch.compile(f, dynamic=False) for f in functions))
+
+    def parts(
+        self, hidden: Tensor, table: Tensor, bias: Tensor | None
+    ) -> Callable[[Tensor, Tensor | None, Tensor], RowParts]:
+        """The cheapest function that is safe here; on a GPU asking would cost a wait."""
+        small = not hidden.is_cuda and float(self.reach(hidden, table, bias)) < SAFE_LOGIT
+        return self.unshifted if small else self.shifted
+
+
+PLAIN = Pointwise()
+
+
+def _widened(logits: Tensor, bias: Tensor | None) -> Tensor:
+    x = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return x if bias is None else x + bias
+
+
 def cross_entropy(
     hidden: Tensor,
     table: Tensor,
     bias: Tensor | None,
     target: Tensor,
     weight: Tensor | None = None,
-    parts: Parts = softmax_parts,
+    pointwise: Pointwise = PLAIN,
 ) -> tuple[Tensor, Tensor]:
     """The weighted sum of losses, and the weighted number of right answers (both 0-d float32).
 
@@ -46,8 +94,8 @@ def cross_entropy(
     for ones. A tie with the largest logit counts as right.
     """
     if not torch.is_grad_enabled():
-        return _measure(hidden, table, bias, target, weight, parts)
-    loss, right = _CrossEntropy.apply(hidden, table, bias, target, weight, parts)  # type: ignore[no-untyped-call]
+        return _measure(hidden, table, bias, target, weight, pointwise)
+    loss, right = _CrossEntropy.apply(hidden, table, bias, target, weight, pointwise)  # type: ignore[no-untyped-call]
     return loss, right
 
 
@@ -57,9 +105,10 @@ def _measure(
     bias: Tensor | None,
     target: Tensor,
     weight: Tensor | None,
-    parts: Parts,
+    pointwise: Pointwise,
 ) -> tuple[Tensor, Tensor]:
     loss_sum, right_sum = hidden.new_zeros(2, dtype=torch.float32).unbind()
+    parts = pointwise.parts(hidden, table, bias)
     for rows in _chunks(len(hidden), len(table)):
         _, _, loss, right = parts(hidden[rows] @ table.t(), bias, target[rows])
         ones = 1.0 if weight is None else weight[rows]
@@ -77,9 +126,10 @@ class _CrossEntropy(torch.autograd.Function):
         bias: Tensor | None,
         target: Tensor,
         weight: Tensor | None,
-        parts: Parts,
+        pointwise: Pointwise,
     ) -> tuple[Tensor, Tensor]:
         loss_sum, right_sum = hidden.new_zeros(2, dtype=torch.float32).unbind()
+        parts = pointwise.parts(hidden, table, bias)
         grad_hidden = torch.empty_like(hidden)
         grad_table: Tensor | None = None
         grad_bias: Tensor | None = None
