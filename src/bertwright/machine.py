@@ -131,15 +131,6 @@ def known_matrix_peak(precision: Precision, device: "torch.device | str" = "cpu"
     return peaks[measured]
 
 
-def free_memory(device: "torch.device | str" = "cpu") -> int:
-    """Bytes that are free on a device now."""
-    import torch
-
-    if torch.device(device).type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-
-
 def cache_folder() -> Path:
     """Where small things are kept between runs: ``$XDG_CACHE_HOME/bertwright``."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bertwright"

@@ -17,12 +17,10 @@ from bertwright.errors import UserError
 from bertwright.examples.batches import Batch
 from bertwright.machine import (
     description,
-    free_memory,
     known_matrix_peak,
     tune_allocator,
     versions,
 )
-from bertwright.model.counting import training_memory
 from bertwright.model.folder import TRAINING, load_model, save_model
 from bertwright.model.model import Model, TensorBatch
 from bertwright.objectives.objective import Loss
@@ -44,12 +42,6 @@ from bertwright.training.tensorboard import TensorBoard
 from bertwright.training.watching import HeldOutWatch
 
 Decision = TypeVar("Decision")
-
-MICRO_BATCH_TOKENS = {"cpu": 8192, "cuda": 65536}
-"""The most tokens that are computed at once where the recipe does not say: enough to be fast."""
-
-MEMORY_SHARE = 0.4
-"""Of the free memory that a micro-batch may take, by estimate."""
 
 CHECKPOINT_SECONDS = 600.0
 """Between checkpoints where the recipe does not say how many steps."""
@@ -168,10 +160,7 @@ class _Pretraining:
 
     def _job(self, first_step: int, tensorboard: bool) -> Job[Batch]:
         recipe = self.recipe
-        micro_batch_tokens = recipe.micro_batch_tokens or self._decide(
-            "micro_batch_tokens", self._micro_batch_tokens
-        )
-        batches = RecipeBatches(recipe, self.data, micro_batch_tokens, self.mine)
+        batches = RecipeBatches(recipe, self.data, self.mine)
         return Job(
             parameters=self.parameters,
             update=recipe.optimiser.build(self.parameters, self.compiled),
@@ -234,18 +223,6 @@ class _Pretraining:
         if self.recipe.compile != "auto":
             return self.recipe.compile
         return repays(self.recipe, self.vocabulary_size, self.peak, self.budget)
-
-    def _micro_batch_tokens(self) -> int:
-        """As many tokens at once as are fast and fit into the memory, by estimate."""
-        tokens = MICRO_BATCH_TOKENS[self.device.type]
-        free = MEMORY_SHARE * free_memory(self.device)
-        while tokens > 512 and self._memory(tokens) > free:
-            tokens //= 2
-        return tokens
-
-    def _memory(self, tokens: int) -> int:
-        recipe = self.recipe.model_copy(update={"micro_batch_tokens": tokens})
-        return training_memory(recipe, self.vocabulary_size)
 
     def _first_model(self, start_from: Path | None) -> Model:
         model = Model.build(self.recipe, self.vocabulary_size)

@@ -32,20 +32,12 @@ BATCH_STAGES = 8
 class RecipeBatches:
     """The batches that a recipe draws from a data set.
 
-    ``micro_batch_tokens`` bounds the tokens that are computed at once; the rows of this process are
-    cut into equal parts of at most so many.
+    The rows of this process are cut into equal micro-batches of at most the recipe's tokens.
     """
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        data: Data,
-        micro_batch_tokens: int,
-        processes: Processes = ALONE,
-    ) -> None:
+    def __init__(self, recipe: Recipe, data: Data, processes: Processes = ALONE) -> None:
         self._recipe = recipe
         self._data = data
-        self._micro_batch_tokens = micro_batch_tokens
         self._processes = processes
         phases = range(len(recipe.phases))
         self._objectives = [recipe.objectives_of(phase) for phase in phases]
@@ -57,7 +49,7 @@ class RecipeBatches:
         num_rows = self.num_rows(place)
         mine = self._processes.part_of(num_rows)
         share = mine.stop - mine.start
-        parts = max(1, -(-share * length // max(self._micro_batch_tokens, length)))
+        parts = max(1, -(-share * length // max(self._recipe.micro_batch_tokens, length)))
         bounds = [mine.start + share * part // parts for part in range(parts + 1)]
         batches = [self._rows(place, np.arange(start, stop)) for start, stop in pairwise(bounds)]
         counts = {

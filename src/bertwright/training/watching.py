@@ -21,7 +21,7 @@ from bertwright.training.loop import Evaluation
 PLATEAU = 0.05
 """Nats below the unigram entropy within which a masked loss has not left it."""
 
-WARN_AFTER = 0.5
+WARN_AFTER = 0.8
 """Progress after which that is a reason to warn."""
 
 

@@ -1,0 +1,128 @@
+"""Laws of the held-out figures."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from small_recipe import small
+
+from bertwright.model.model import Model
+from bertwright.text.marks import WORD_START
+from bertwright.text.shards import Data
+from bertwright.training.bits_per_byte import hidden_words
+from bertwright.training.evaluation import evaluate, held_out
+
+CPU = torch.device("cpu")
+
+
+def knows_nothing(data: Data, *changes: str) -> Model:
+    """A model whose every answer is the same for all pieces."""
+    model = Model.build(small("modern", *changes), data.tokenizer.size)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    return model
+
+
+def test_a_model_that_knows_nothing_pays_the_logarithm_of_the_vocabulary(data: Data) -> None:
+    figures = evaluate(knows_nothing(data), data)
+    size = data.tokenizer.size
+    assert figures["masked_loss"] == pytest.approx(math.log(size), rel=1e-5)
+    assert figures["perplexity"] == pytest.approx(size, rel=1e-4)
+    assert set(figures) == {
+        "masked_loss",
+        "perplexity",
+        "masked_accuracy",
+        "unigram_entropy",
+        "most_frequent_accuracy",
+        "bits_per_byte",
+        "nats_per_hidden_word",
+    }
+
+
+def test_a_model_of_frequencies_pays_the_unigram_entropy(data: Data) -> None:
+    model = knows_nothing(data)
+    counts = data.piece_counts
+    with torch.no_grad():
+        share = torch.from_numpy((counts + 1) / (counts.sum() + len(counts)))
+        model.output.bias.copy_(share.log())
+    figures = evaluate(model, data)
+    assert figures["masked_loss"] == pytest.approx(figures["unigram_entropy"], rel=1e-4)
+    assert figures["masked_accuracy"] == pytest.approx(figures["most_frequent_accuracy"])
+    assert 0 < figures["most_frequent_accuracy"] < 0.5
+    assert figures["unigram_entropy"] < math.log(data.tokenizer.size)
+
+
+def test_questions_do_not_depend_on_the_seed_nor_on_what_is_trained_with(data: Data) -> None:
+    plain = held_out(small(), 2, data, 1000)
+    other = held_out(
+        small("modern", "seed=7", "objectives.masked.selection.rate=0.5"), 2, data, 1000
+    )
+    for a, b in zip(plain.batches, other.batches, strict=True):
+        np.testing.assert_array_equal(a.pieces, b.pieces)
+        np.testing.assert_array_equal(a.questions["masked"].where, b.questions["masked"].where)
+    asked = sum(float(b.questions["masked"].weight.sum()) for b in plain.batches)
+    assert asked / sum(b.num_tokens for b in plain.batches) == pytest.approx(0.15, abs=0.02)
+
+
+def test_a_causal_phase_is_asked_what_it_trains(data: Data) -> None:
+    figures = held_out(small(), 0, data, 500).figures(knows_nothing(data), CPU)
+    assert set(figures) == {"causal_loss", "causal_accuracy"}
+
+
+def test_the_number_of_tokens_bounds_the_rows(data: Data) -> None:
+    questions = held_out(small(), 2, data, 320)
+    assert sum(b.pieces.size for b in questions.batches) == 320
+
+
+def hidden_texts(data: Data, most_bytes: int = 10**6) -> list[str]:
+    """What the hidden pieces spell, row after row."""
+    found: list[str] = []
+    specials = data.tokenizer.specials
+    for hidden in hidden_words(data.split("heldout"), specials, "masked", 32, most_bytes):
+        question = hidden.batch.questions["masked"]
+        assert (hidden.batch.pieces.ravel()[question.where] == specials.mask).all()
+        assert hidden.num_words <= len(question.where)
+        found.append(data.tokenizer.decode(question.target.tolist()))
+    return found
+
+
+def test_the_same_words_are_hidden_for_every_tokenizer(data: Data, byte_data: Data) -> None:
+    letters, in_bytes = ("".join(hidden_texts(d)).lower().split() for d in (data, byte_data))
+    assert "".join(letters) == "".join(in_bytes)
+    assert len("".join(letters)) > 200
+
+
+def test_bytes_are_those_of_the_hidden_words(data: Data, byte_data: Data) -> None:
+    sums = []
+    for each in (data, byte_data):
+        hidden = list(hidden_words(each.split("heldout"), each.tokenizer.specials, "m", 32, 10**6))
+        sums.append((sum(h.num_bytes for h in hidden), sum(h.num_words for h in hidden)))
+    assert sums[0] == sums[1]
+    words = " ".join(hidden_texts(data)).split()
+    assert sums[0] == (sum(len(w) for w in words), len(words))
+
+
+def test_about_a_seventh_of_the_words_is_hidden_within_the_bytes_given(data: Data) -> None:
+    split = data.split("heldout")
+    total = int(split.word_bytes(0, split.num_pieces).sum())
+    for most in (total // 2, total):
+        hidden = list(hidden_words(split, data.tokenizer.specials, "m", 32, most))
+        assert sum(h.num_bytes for h in hidden) == pytest.approx(0.15 * most, rel=0.25)
+
+
+def test_rows_hold_every_piece_of_the_documents_once(data: Data) -> None:
+    split, specials = data.split("heldout"), data.tokenizer.specials
+    rows = [h.batch for h in hidden_words(split, specials, "m", 16, 10**6)]
+    assert sum(b.num_tokens - 2 * len(b.pieces) for b in rows) == split.num_pieces
+    assert split.marks(0, 1)[0] & WORD_START
+
+
+def test_bits_per_byte_of_a_model_that_knows_nothing(data: Data) -> None:
+    split, specials = data.split("heldout"), data.tokenizer.specials
+    hidden = list(hidden_words(split, specials, "m", 32, 10**6))
+    pieces = sum(len(h.batch.questions["m"].where) for h in hidden)
+    figures = evaluate(knows_nothing(data), data)
+    expected = pieces * math.log2(data.tokenizer.size) / sum(h.num_bytes for h in hidden)
+    assert figures["bits_per_byte"] == pytest.approx(expected, rel=1e-4)

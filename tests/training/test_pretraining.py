@@ -1,0 +1,279 @@
+"""From a data set to a model folder, and every way to be stopped on it."""
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from small_recipe import CHANGES, small
+
+from bertwright.errors import UserError
+from bertwright.model.folder import load_model
+from bertwright.text.shards import Data
+from bertwright.training.interruption import Interrupted
+from bertwright.training.metrics_file import read_metrics
+from bertwright.training.pretraining import Pretrained, pretrain
+
+forks = multiprocessing.get_context("forkserver")
+forks.set_forkserver_preload(["bertwright.training.pretraining"])
+
+BERT = ("phases=[{share: 0.7, length: 16}, {share: 0.3}]", "encoder.positions.size=64")
+"""BERT with dropout, and a phase of short rows before a phase of longer ones."""
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+def assert_equal(a: Path, b: Path) -> None:
+    first, second = weights(a), weights(b)
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_a_run_leaves_a_model_folder(data: Data, tmp_path: Path) -> None:
+    result = pretrain(small("modern", "steps=30"), data, tmp_path / "out")
+    assert isinstance(result, Pretrained)
+    assert (result.steps, result.tokens) == (30, 30 * 256)
+    model, tokenizer = load_model(tmp_path / "out")
+    assert tokenizer.hash == data.tokenizer.hash
+    assert model.recipe.text.tokenizer.size == data.tokenizer.size
+    names = {p.name for p in (tmp_path / "out").iterdir()}
+    assert names >= {"README.md", "loss.png", "metrics.jsonl", "training.json", "checkpoints"}
+    about = json.loads((tmp_path / "out" / "training.json").read_text())
+    assert about["data_hash"] == data.manifest.hash
+    assert about["result"] == result.figures
+    phases = [line["phase"] for line in read_metrics(tmp_path / "out" / "metrics.jsonl")]
+    assert set(phases) == {0, 1, 2}
+
+
+def test_training_learns_more_than_frequencies(data: Data, tmp_path: Path) -> None:
+    recipe = small(
+        "modern", "steps=150", "optimiser.rate=1e-2", "phases=[{objectives: {masked: {}}}]"
+    )
+    result = pretrain(recipe, data, tmp_path / "out")
+    assert result.figures["masked_loss"] < result.figures["unigram_entropy"] - 0.1
+    assert result.warnings == ()
+
+
+def test_a_model_that_did_not_learn_is_warned_of(data: Data, tmp_path: Path) -> None:
+    result = pretrain(small("modern", "steps=3"), data, tmp_path / "out")
+    (warning,) = result.warnings
+    assert "has not left the unigram entropy" in warning
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_kills_change_nothing(data: Data, tmp_path: Path, precision: str) -> None:
+    recipe = small("bert", *BERT, f"precision={precision}", "steps=24", "checkpoint_every=2")
+    pretrain(recipe, data, tmp_path / "whole")
+    for seconds in (0.4, 0.6, 0.5):
+        process = forks.Process(
+            target=pretrain, args=(recipe, data.path, tmp_path / "cut"), kwargs={"resume": True}
+        )
+        process.start()
+        time.sleep(seconds)
+        process.kill()
+        process.join()
+        assert process.exitcode in (0, -signal.SIGKILL)
+    pretrain(recipe, data, tmp_path / "cut", resume=True)
+    assert_equal(tmp_path / "whole", tmp_path / "cut")
+
+
+def test_a_stop_at_any_step_changes_nothing(data: Data, tmp_path: Path) -> None:
+    recipe = small("modern", "steps=10", "checkpoint_every=1", "optimiser.kind=muon")
+    pretrain(recipe, data, tmp_path / "whole")
+    evaluations = evaluations_of(tmp_path / "whole")
+    for stop in range(1, 10, 2):
+        folder = tmp_path / f"cut-{stop}"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("bertwright.training.checkpoints.Checkpoints._prune", stop_at(stop))
+            with pytest.raises(KeyboardInterrupt):
+                pretrain(recipe, data, folder)
+        pretrain(recipe, data, folder, resume=True)
+        assert_equal(tmp_path / "whole", folder)
+        assert evaluations_of(folder) == evaluations
+
+
+def evaluations_of(folder: Path) -> list[dict[str, float]]:
+    """What was found on held-out text along the way."""
+    lines = read_metrics(folder / "metrics.jsonl")
+    return [{**line, "seconds": 0} for line in lines if "loss" not in line]
+
+
+def stop_at(step: int):
+    def prune(checkpoints) -> None:
+        if (checkpoints.folder / f"step-{step:08d}").exists():
+            raise KeyboardInterrupt
+
+    return prune
+
+
+def test_a_compiled_run_resumes_bit_for_bit(data: Data, tmp_path: Path) -> None:
+    recipe = small(
+        "modern",
+        "compile=true",
+        "precision=bf16",
+        "encoder.depth.layers=1",
+        "phases=[{objectives: {masked: {}}}]",
+        "steps=4",
+        "checkpoint_every=2",
+    )
+    whole = pretrain(recipe, data, tmp_path / "whole")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bertwright.training.checkpoints.Checkpoints._prune", stop_at(2))
+        with pytest.raises(KeyboardInterrupt):
+            pretrain(recipe, data, tmp_path / "cut")
+    again = pretrain(recipe, data, tmp_path / "cut", resume=True)
+    assert_equal(tmp_path / "whole", tmp_path / "cut")
+    assert whole.figures == again.figures
+
+
+def test_a_finished_run_is_not_trained_again(data: Data, tmp_path: Path) -> None:
+    recipe = small("modern", "steps=2")
+    first = pretrain(recipe, data, tmp_path / "out")
+    before = (tmp_path / "out" / "model.safetensors").stat().st_mtime_ns
+    assert pretrain(None, data, tmp_path / "out", resume=True).figures == first.figures
+    assert (tmp_path / "out" / "model.safetensors").stat().st_mtime_ns == before
+
+
+def test_resuming_nothing_starts_from_the_beginning(data: Data, tmp_path: Path) -> None:
+    assert pretrain(small("modern", "steps=2"), data, tmp_path / "out", resume=True).steps == 2
+
+
+def test_a_budget_is_kept(data: Data, tmp_path: Path) -> None:
+    result = pretrain(small(), data, tmp_path / "out", budget="6s")
+    assert 3 < result.seconds < 12
+    assert result.steps > 20
+    lines = (tmp_path / "out" / "clock.jsonl").read_text().splitlines()
+    assert len([line for line in lines if "total" in json.loads(line)]) > 2
+
+
+def test_a_model_is_trained_further(data: Data, tmp_path: Path) -> None:
+    pretrain(small("modern", "steps=3"), data, tmp_path / "first")
+    changes = ["steps=1", "optimiser.rate=1e-9"]
+    pretrain(None, data, tmp_path / "second", changes=changes, start_from=tmp_path / "first")
+    before, after = weights(tmp_path / "first"), weights(tmp_path / "second")
+    assert all(torch.allclose(before[name], after[name], atol=1e-7) for name in before)
+
+
+def test_two_processes_end_within_rounding_of_one(data: Data, tmp_path: Path) -> None:
+    recipe = small("bert", *BERT, "steps=6")
+    pretrain(recipe, data, tmp_path / "one")
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    verb = ["-m", "bertwright", "pretrain", "bert", *CHANGES, *BERT, "steps=6"]
+    paths = ["--data", str(data.path), "-o", str(tmp_path / "two")]
+    subprocess.run([sys.executable, *torchrun, *verb, *paths], check=True, capture_output=True)
+    one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
+    assert all(torch.allclose(one[name], two[name], atol=2e-5) for name in one)
+
+
+def test_a_termination_is_answered_with_a_checkpoint(data: Data, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bertwright", "pretrain", "modern", *CHANGES]
+    command += ["--data", str(data.path), "-o", str(tmp_path / "out"), "--json"]
+    process = subprocess.Popen(
+        [*command, "steps=100000"], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    metrics = tmp_path / "out" / "metrics.jsonl"
+    while process.poll() is None and not (metrics.exists() and metrics.stat().st_size):
+        time.sleep(0.1)
+    process.terminate()
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert "stopped by SIGTERM after step" in err
+    assert "Traceback" not in err
+    assert out == ""
+    assert list((tmp_path / "out" / "checkpoints").glob("step-*"))
+
+
+def test_an_interrupt_reaches_a_caller_in_python(data: Data, tmp_path: Path) -> None:
+    signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    signal.setitimer(signal.ITIMER_REAL, 2.0)
+    with pytest.raises(Interrupted):
+        pretrain(small("modern", "steps=1000000"), data, tmp_path / "out")
+
+
+@pytest.fixture
+def started(data: Data, tmp_path: Path) -> Path:
+    """A run that was begun and stopped."""
+    folder = tmp_path / "out"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bertwright.training.checkpoints.Checkpoints._prune", stop_at(2))
+        with pytest.raises(KeyboardInterrupt):
+            pretrain(small("modern", "checkpoint_every=2"), data, folder)
+    return folder
+
+
+def test_a_started_run_is_not_started_over(data: Data, started: Path) -> None:
+    with pytest.raises(UserError, match="add --resume"):
+        pretrain(small(), data, started)
+
+
+def test_a_run_does_not_continue_as_another(data: Data, byte_data: Data, started: Path) -> None:
+    with pytest.raises(UserError, match=r"another optimiser\.rate"):
+        pretrain(small("modern", "optimiser.rate=1"), data, started, resume=True)
+    with pytest.raises(UserError, match="without --budget"):
+        pretrain(None, data, started, resume=True, budget=60)
+    with pytest.raises(UserError, match=r"text\.tokenizer|other data|prepared with"):
+        pretrain(None, byte_data, started, resume=True)
+
+
+def test_a_damaged_checkpoint_is_passed_over(
+    data: Data, started: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    other = started / "checkpoints" / "step-00000003"
+    other.mkdir()
+    (other / "state.json").write_text("{")
+    pretrain(None, data, started, resume=True)
+    assert "step-00000003 is damaged and passed over" in capfd.readouterr().err
+
+
+def test_a_folder_that_is_in_use_is_left_alone(data: Data, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(UserError, match="already exists"):
+        pretrain(small(), data, tmp_path)
+
+
+def test_data_of_another_kind_of_tokenizer_are_refused(byte_data: Data, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"byte-bpe .* asks for wordpiece"):
+        pretrain(small(), byte_data, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_of_another_tokenizer_or_encoder_is_refused(
+    data: Data, byte_data: Data, tmp_path: Path
+) -> None:
+    pretrain(small("modern", "steps=1"), data, tmp_path / "model")
+    byte_recipe = small("modern", "text.tokenizer.kind=byte-bpe", "steps=1")
+    with pytest.raises(UserError, match="another tokenizer"):
+        pretrain(byte_recipe, byte_data, tmp_path / "a", start_from=tmp_path / "model")
+    wider = small("modern", "encoder.width=48", "steps=1")
+    with pytest.raises(UserError, match="its encoder is not the recipe's"):
+        pretrain(wider, data, tmp_path / "b", start_from=tmp_path / "model")
+    with pytest.raises(UserError, match="not a model folder"):
+        pretrain(None, data, tmp_path / "c", start_from=tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["modern-mini", "optimiser.rat=1"], "did you mean 'rate'"),
+        (["modern-mimi"], "did you mean 'modern-mini'"),
+        (["modern-mini", "tiny"], "neither a recipe nor a change"),
+        (["--budget", "soon"], "90s, 20m or 1.5h"),
+    ],
+)
+def test_a_mistake_is_one_sentence(words: list[str], said: str, data: Data, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bertwright", "pretrain", *words]
+    command += ["--data", str(data.path), "-o", str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "out").exists()
