@@ -16,7 +16,8 @@ from bertwright.errors import MissingExtra, UserError
 from bertwright.interop.huggingface import export_folder, import_folder, verification
 from bertwright.model import Model
 from bertwright.recipes.loading import systems
-from bertwright.text.tokenizers import Tokenizer
+from bertwright.text.tokenizers import Tokenizer, TokenizerChoice
+from bertwright.text.vocabularies import train_tokenizer
 from recipes_at_toy_size import toy
 
 SENTENCE, SECOND = "The ships, three of them: SHIPS!", "Zwölf 东京"
@@ -196,3 +197,32 @@ def test_a_unigram_tokenizer_is_exported(tmp_path: Path) -> None:
     export = export_folder(model.eval(), tokenizer, tmp_path / "export", verify=True)
     assert export.architecture == "RobertaForMaskedLM"
     assert import_folder(tmp_path / "export")[0].recipe.text.tokenizer.lowercase
+
+
+ODD = [
+    "",
+    "  two  spaces\tand\na line ",
+    "Ünïcödé é ﬁ ½",
+    "東京 is 🙂🙂",
+    "it's [MASK] <mask>!",
+    "a" * 120,
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "lowercase"),
+    [("wordpiece", True), ("wordpiece", False), ("byte-bpe", False), ("unigram", True)],
+)
+def test_a_trained_tokenizer_cuts_the_same_pieces(
+    kind: str, lowercase: bool, tmp_path: Path
+) -> None:
+    text = "The ships went down to the sea; nobody saw them again. 東京 Ünïcödé it's! " * 3
+    choice = TokenizerChoice.choose({"kind": kind, "size": 300, "lowercase": lowercase})
+    tokenizer = train_tokenizer([text], choice)
+    model = Model.build(toy("bert" if kind == "wordpiece" else "roberta"), tokenizer.size).eval()
+    export_folder(model, tokenizer, tmp_path / "export", verify=True)
+    stock = transformers.AutoTokenizer.from_pretrained(tmp_path / "export")
+    for sentence in [text, *ODD]:
+        ids = stock(sentence, add_special_tokens=False)["input_ids"]
+        assert ids == tokenizer.encode(sentence), sentence
+    assert import_folder(tmp_path / "export")[1].hash == tokenizer.hash
