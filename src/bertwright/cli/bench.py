@@ -61,7 +61,9 @@ def embed(
 @app.command()
 def learn(
     data: Annotated[Path, typer.Option(help="A prepared data folder.")],
-    output: Annotated[Path, typer.Option("-o", help="Where arms and results are kept.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Where arms and results are kept.")
+    ],
     size: Annotated[str, typer.Option(help="Size of BERT for the peer.")] = "mini",
     recipe: Annotated[
         str | None, typer.Option(help="Our recipe; none: modern of the same size.")
@@ -93,8 +95,9 @@ def learn(
     )
     results = running.Results(output, Data.open(data), plan)
     running.run_parts(plan, arms.split(","), results, say)
-    if document is not None:
-        write_section(document, f"bench learn {size}", reporting.lines(plan, results))
+    lines = reporting.lines(plan, results)
+    if document is not None and lines:
+        write_section(document, f"bench learn {size}", lines)
     report(reporting.report(plan, results), as_json)
 
 

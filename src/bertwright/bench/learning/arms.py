@@ -1,7 +1,10 @@
 """The arms of the comparison: a training each, in a time, from a seed."""
 
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from itertools import product
+
+from bertwright.recipes import Recipe
 
 DEVIATIONS = (0.02, 0.06)
 """``initializer_range``: BERT's, and one near to what these widths want."""
@@ -47,9 +50,10 @@ class OurArm:
 
     @property
     def name(self) -> str:
-        """A name that is also a folder's."""
-        recipe = self.recipe.replace("/", "-")
-        return f"bertwright_{recipe}_{self.minutes:g}m_seed-{self.seed}"
+        """A name that is also a folder's; another one when the recipe comes to say otherwise."""
+        recipe = Recipe.load(self.recipe)
+        digest = sha256(recipe.as_yaml().encode()).hexdigest()[:8]
+        return f"bertwright_{recipe.name}-{digest}_{self.minutes:g}m_seed-{self.seed}"
 
 
 Arm = PeerArm | OurArm

@@ -65,7 +65,9 @@ class Results:
     def best_setting(self, plan: Plan) -> Setting:
         """The setting of lowest loss in the grid; UserError while the grid is not finished."""
         if not self.has(plan.grid):
-            raise UserError("the grid is not finished: run --arms hf-grid with the same rates")
+            raise UserError(
+                "the grid is not finished: run --arms hf-grid with the same rates and minutes"
+            )
         return min(plan.grid, key=self.loss).setting
 
     def has(self, arms: Sequence[Arm]) -> bool:
@@ -73,29 +75,33 @@ class Results:
         return all(arm.name in self.arms for arm in arms)
 
 
+PARTS = ("hf-grid", "hf-best", "ours")
+
+
 def run_parts(plan: Plan, parts: Sequence[str], results: Results, say: Say) -> None:
-    """Run the named parts of a plan, in their order.
+    """Run the named parts of a plan: the grid, then its best setting and ours, seed by seed, so
+    that both meet the same weather on the machine.
 
     Errors: UserError for a part that is none, and for hf-best while the grid is not finished.
     """
-    chosen: dict[str, Callable[[], Sequence[Arm]]] = {
-        "hf-grid": lambda: plan.grid,
-        "hf-best": lambda: plan.theirs(results.best_setting(plan)),
-        "ours": lambda: plan.ours,
-    }
     for part in parts:
-        if part not in chosen:
-            raise UserError(f"--arms has no {part!r}{did_you_mean(part, chosen)}")
-    for part in parts:
-        run(chosen[part](), plan, results, say)
+        if part not in PARTS:
+            raise UserError(f"--arms has no {part!r}{did_you_mean(part, PARTS)}")
+    if "hf-grid" in parts:
+        run(plan.grid, plan, results, say)
+    theirs = plan.theirs(results.best_setting(plan)) if "hf-best" in parts else []
+    ours = plan.ours if "ours" in parts else []
+    arms: list[Arm] = []
+    for seed in range(plan.seeds):
+        arms += [*theirs[seed : seed + 1], *ours[seed : seed + 1]]
+    run(arms, plan, results, say)
 
 
 def run(arms: Sequence[Arm], plan: Plan, results: Results, say: Say) -> None:
     """Train and evaluate the arms that are not finished."""
-    for number, arm in enumerate(arms):
-        if arm.name in results.arms:
-            continue
-        say(f"arm {number + 1} of {len(arms)}: {arm.name}")
+    waiting = [arm for arm in arms if arm.name not in results.arms]
+    for number, arm in enumerate(waiting):
+        say(f"arm {number + 1} of {len(waiting)}: {arm.name}")
         folder = results.folder / "models" / arm.name
         shutil.rmtree(folder, ignore_errors=True)
         run_module(*training_command(arm, plan.size, results.data.path, folder))
