@@ -11,6 +11,10 @@ from pathlib import Path
 from bertwright.errors import UserError
 
 
+READABLE = 0o644
+"""Some libraries write files that only their owner can read; what is kept is for others too."""
+
+
 @contextmanager
 def atomic_folder(path: Path) -> Generator[Path]:
     """A temporary folder beside ``path`` that takes its name when the block ends without error.
@@ -44,6 +48,7 @@ def atomic_file(path: Path) -> Generator[Path]:
     try:
         with full_disk_named(path):
             yield temporary
+            temporary.chmod(READABLE)
             _sync_file(temporary)
         temporary.replace(path)
         sync_folder(path.parent)
@@ -75,9 +80,10 @@ def full_disk_named(path: Path) -> Generator[None]:
 
 
 def sync_tree(folder: Path) -> None:
-    """Flush every file of a folder to the disk."""
+    """Flush every file of a folder to the disk, readable by all."""
     for file in folder.rglob("*"):
         if file.is_file():
+            file.chmod(READABLE)
             _sync_file(file)
     sync_folder(folder)
 

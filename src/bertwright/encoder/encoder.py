@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
-from typing import cast
+from typing import Self, cast
 
 import torch
+from pydantic import model_validator
 from torch import Tensor, nn
 
 from bertwright.axes import Settings
@@ -14,12 +15,13 @@ from bertwright.encoder.embeddings import EmbeddingChoice, Embeddings, Pieces
 from bertwright.encoder.feed_forward import FeedForward, Gelu
 from bertwright.encoder.initialisation import Initialisation, Published
 from bertwright.encoder.kernels.noise import Noise
+from bertwright.encoder.locality import Local
 from bertwright.encoder.mixers.attention import AttentionChoice, Mixer
 from bertwright.encoder.norms import LayerNormChoice, Norm
-from bertwright.encoder.positions import Learned, Positions
+from bertwright.encoder.positions import Learned, Positions, Rotary
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.taps import Site, Taps
-from bertwright.encoder.visibility import Bidirectional, Visibility, view
+from bertwright.encoder.visibility import Bidirectional, Visibility, Window, view
 
 
 class EncoderChoice(Settings):
@@ -30,6 +32,7 @@ class EncoderChoice(Settings):
     embeddings: EmbeddingChoice = Pieces()
     positions: Positions = Learned()
     visibility: Visibility = Bidirectional()
+    local: Local | None = None
     mixer: Mixer = AttentionChoice()
     feed_forward: FeedForward = Gelu()
     norm: Norm = LayerNormChoice()
@@ -39,6 +42,19 @@ class EncoderChoice(Settings):
     def build(self, vocabulary_size: int) -> "Encoder":
         """An encoder with parameters yet to be initialised."""
         return Encoder(self, vocabulary_size)
+
+    @model_validator(mode="after")
+    def _local_angles(self) -> Self:
+        if self.local and self.local.base is not None and not isinstance(self.positions, Rotary):
+            raise ValueError("local.base needs rotary positions: leave it out")
+        return self
+
+    @property
+    def local_positions(self) -> Positions:
+        """The positions of the blocks that see a window only."""
+        if self.local is None or self.local.base is None:
+            return self.positions
+        return self.positions.model_copy(update={"base": self.local.base})
 
     @property
     def table_width(self) -> int:
@@ -60,6 +76,8 @@ class Encoder(nn.Module):
             choice.mixer.num_heads(choice.width) if isinstance(choice.mixer, AttentionChoice) else 1
         )
         positions = choice.positions.build(choice.table_width, choice.width // heads)
+        self.local = choice.local
+        self.local_rotation = choice.local_positions.build(1, choice.width // heads).rotation
         self.embeddings = Embeddings(
             choice.embeddings, choice.norm, positions, choice.width, vocabulary_size, choice.dropout
         )
@@ -86,9 +104,15 @@ class Encoder(nn.Module):
         coordinates = coordinates or Coordinates.plain(pieces)
         site = None if self.taps.idle else Site(self.taps)
         x = self.embeddings(pieces, coordinates, noise, site and site.within("embeddings"))
-        seen = view(rule or self.rule, coordinates)
-        rotation = self.embeddings.positions.rotation(coordinates)
+        rule = rule or self.rule
+        whole = view(rule, coordinates), self.embeddings.positions.rotation(coordinates)
+        near = whole
+        if self.local is not None:
+            window = view(rule & Window(size=self.local.window), coordinates)
+            near = window, self.local_rotation(coordinates)
         for index, block in enumerate(self.blocks):
+            is_near = self.local is not None and self.local.holds(index)
+            seen, rotation = near if is_near else whole
             here = None if noise is None else noise.within(index)
             if site is None:
                 x = block(x, seen, rotation, here)

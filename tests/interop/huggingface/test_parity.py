@@ -64,6 +64,10 @@ STOCK: dict[str, tuple[str, dict[str, Any]]] = {
     "modern": ("ModernBertForMaskedLM", {}),
     "modern-alone": ("ModernBertModel", {"norm_eps": 1e-2}),
     "modern-untied": ("ModernBertForMaskedLM", {"tie_word_embeddings": False}),
+    "modern-local": (
+        "ModernBertForMaskedLM",
+        {"global_attn_every_n_layers": 3, "local_attention": 4, "num_hidden_layers": 5},
+    ),
     "modern-biased": (
         "ModernBertForMaskedLM",
         {
@@ -146,6 +150,11 @@ OURS: dict[str, tuple[str, str, list[str]]] = {
     ),
     "roberta": ("roberta", "RobertaForMaskedLM", []),
     "modern": ("modern", "ModernBertForMaskedLM", []),
+    "modern-local": (
+        "modern",
+        "ModernBertForMaskedLM",
+        ["encoder.local={every: 2, window: 2, base: 500}", "encoder.depth.layers=4"],
+    ),
     "modern-untied": ("modern", "ModernBertForMaskedLM", ["output.kind=untied"]),
     "modern-swiglu": ("modern", "ModernBertForMaskedLM", ["encoder.feed_forward.kind=swiglu"]),
     "modern-biased": (

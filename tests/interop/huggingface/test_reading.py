@@ -162,8 +162,8 @@ def test_the_old_spelling_of_modernbert(tmp_path: Path) -> None:
         ("BertModel", {"num_hidden_layers": 4}, r"encoder\.blocks\.3\..* is missing"),
         (
             "ModernBertModel",
-            {"layer_types": None, "global_attn_every_n_layers": 3},
-            "layers 1, 2 see a window of 128 places",
+            {"layer_types": ["full_attention", "full_attention", "sliding_attention"]},
+            "layer_types see windows",
         ),
     ],
 )

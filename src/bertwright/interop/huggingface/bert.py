@@ -59,6 +59,7 @@ AXES: dict[str, tuple[Any, ...]] = {
     "encoder.embeddings.kind": ("pieces",),
     "encoder.embeddings.norm": (True,),
     "encoder.positions.kind": ("learned",),
+    "encoder.local": (None,),
     "encoder.visibility.kind": ("bidirectional", "document"),
     "encoder.mixer.kind": ("attention",),
     "encoder.mixer.bias": (True, False),

@@ -31,7 +31,7 @@ HEAD: Table = (
 
 
 class ModernBert(Family):
-    """All layers see the whole row, with one base of the rotary angles.
+    """Rotary angles of two bases, where some layers see a window only.
 
     The stock class drops inside the feed-forward where ours drops after it: the rate is carried
     over, and nothing differs once training is over.
@@ -84,6 +84,7 @@ class ModernBert(Family):
         Key("norm_eps", "encoder.norm.epsilon", 1e-5),
         Key("norm_bias", "encoder.norm.bias", False),
         Key("rope_theta", "encoder.positions.base", BASES[GLOBAL]),
+        Key("local", "encoder.local", None),
         Key("classifier_activation", "output.activation", "gelu", ACTIVATIONS),
         Key("classifier_bias", "output.transform_bias", False),
         Key("decoder_bias", "output.bias", True),
@@ -108,32 +109,34 @@ class ModernBert(Family):
         kinds = config.get("layer_types") or [
             LOCAL if index % every else GLOBAL for index in range(num_layers)
         ]
-        if local := [index for index, kind in enumerate(kinds) if kind != GLOBAL]:
-            raise UserError(
-                f"layers {', '.join(map(str, local))} see a window of "
-                f"{config.get('local_attention', 128)} places and the others whole rows: what can "
-                f"be read is the same view for all layers (global_attn_every_n_layers 1)"
-            )
         rotary = (config.get("rope_parameters") or {}).get(GLOBAL) or {}
         scaling = config.get("rope_scaling") or rotary
         if scaling.get("rope_type", "default") != "default":
             raise UserError(f"rope_type is {scaling['rope_type']!r}: what can be read is 'default'")
         base = rotary.get("rope_theta", config.get("global_rope_theta", BASES[GLOBAL]))
-        return {**config, "rope_theta": base}
+        return {**config, "rope_theta": base, "local": _local(config, kinds)}
 
     def finished(self, config: Config, recipe: Recipe, specials: Specials) -> Config:
         """Both spellings of the layers' views and angles: that of Transformers 5 and of 4.48."""
         config = dict(config)
-        base = config.pop("rope_theta")
+        base, _ = config.pop("rope_theta"), config.pop("local")
         lengths = [recipe.assembly_of(number).length for number in range(len(recipe.phases))]
-        rotary = {"rope_type": "default", "rope_theta": base}
+        near = recipe.encoder.local
+        local_base = base if near is None or near.base is None else near.base
         return {
             **config,
-            "layer_types": [GLOBAL] * config["num_hidden_layers"],
-            "global_attn_every_n_layers": 1,
-            "rope_parameters": {GLOBAL: rotary, LOCAL: rotary},
+            "layer_types": [
+                LOCAL if near is not None and near.holds(index) else GLOBAL
+                for index in range(config["num_hidden_layers"])
+            ],
+            "global_attn_every_n_layers": 1 if near is None else near.every,
+            "local_attention": 128 if near is None else 2 * near.window,
+            "rope_parameters": {
+                GLOBAL: {"rope_type": "default", "rope_theta": base},
+                LOCAL: {"rope_type": "default", "rope_theta": local_base},
+            },
             "global_rope_theta": base,
-            "local_rope_theta": base,
+            "local_rope_theta": local_base,
             "max_position_embeddings": max(lengths),
             "embedding_dropout": config["mlp_dropout"],
             "pad_token_id": specials.pad,
@@ -142,3 +145,20 @@ class ModernBert(Family):
             "cls_token_id": specials.start,
             "sep_token_id": specials.end,
         }
+
+
+def _local(config: Config, kinds: list[str]) -> dict[str, Any] | None:
+    """The blocks that see a window, as our axis; UserError where they come in another order."""
+    if LOCAL not in kinds:
+        return None
+    places = [index for index, kind in enumerate(kinds) if kind == GLOBAL]
+    every = places[1] if len(places) > 1 else len(kinds)
+    if kinds != [LOCAL if index % every else GLOBAL for index in range(len(kinds))]:
+        raise UserError("layer_types see windows in an order that is not every so many layers")
+    rotary = (config.get("rope_parameters") or {}).get(LOCAL) or {}
+    base = rotary.get("rope_theta", config.get("local_rope_theta"))
+    return {
+        "every": every,
+        "window": config.get("local_attention", 128) // 2,
+        "base": BASES[LOCAL] if base is None else base,
+    }

@@ -1,0 +1,18 @@
+"""Blocks that see a window around each place, among blocks that see whatever the rule allows."""
+
+from pydantic import Field
+
+from bertwright.axes import Settings
+
+
+class Local(Settings):
+    """All blocks but every ``every``-th, counted from the first, see ``window`` places to each side
+    (Warner et al. 2024). ``base`` is that of their rotary angles; None leaves it as it is."""
+
+    every: int = Field(default=3, ge=2)
+    window: int = Field(default=64, ge=1)
+    base: float | None = None
+
+    def holds(self, block: int) -> bool:
+        """Whether a block sees its window only."""
+        return block % self.every != 0

@@ -1,0 +1,33 @@
+"""A folder to a model that is ready to use, whoever wrote it."""
+
+from pathlib import Path
+
+from bertwright.axes import Precision
+from bertwright.errors import UserError
+from bertwright.interop import huggingface
+from bertwright.model.folder import RECIPE, is_model, load_model
+from bertwright.model.text_model import TextModel
+from bertwright.tasks.fine_tuned import is_fine_tuned, load_fine_tuned
+
+
+def load(path: str | Path, precision: Precision | None = None) -> TextModel:
+    """The model of a folder: one of ours or a Hugging Face folder (BERT, RoBERTa, ModernBERT).
+
+    A fine-tuned one comes as a :class:`~bertwright.tasks.fine_tuned.FineTuned`, which predicts.
+    ``precision`` None computes in bfloat16 where the device multiplies it natively.
+
+    Errors: UserError where there is no model, or a damaged one.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        raise UserError(f"there is no model folder {folder}")
+    if is_fine_tuned(folder):
+        return load_fine_tuned(folder, precision)
+    if is_model(folder):
+        return TextModel(*load_model(folder), precision)
+    if huggingface.is_huggingface(folder):
+        return huggingface.load(folder, precision)
+    raise UserError(
+        f"{folder} holds no model: neither {RECIPE} with its weights (a training that was cut off "
+        f"is finished with pretrain --resume) nor a Hugging Face config.json"
+    )
