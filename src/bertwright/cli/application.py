@@ -4,7 +4,22 @@ import sys
 
 import typer
 
-from bertwright.cli import bench, count, export, import_, prepare, pretrain, recipes, tokenizer
+from bertwright.cli import (
+    bench,
+    count,
+    embed,
+    evaluate,
+    export,
+    fill_mask,
+    finetune,
+    import_,
+    minimal_pairs,
+    predict,
+    prepare,
+    pretrain,
+    recipes,
+    tokenizer,
+)
 from bertwright.errors import UserError
 
 app = typer.Typer(
@@ -19,8 +34,14 @@ app.add_typer(bench.app, name="bench")
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(tokenizer.app, name="tokenizer")
 app.command("count")(count.count)
+app.command("embed")(embed.embed)
+app.command("evaluate")(evaluate.evaluate)
 app.command("export")(export.export)
+app.command("fill-mask")(fill_mask.fill_mask)
+app.command("finetune")(finetune.finetune)
 app.command("import")(import_.import_)
+app.command("minimal-pairs")(minimal_pairs.minimal_pairs)
+app.command("predict")(predict.predict)
 app.command("prepare")(prepare.prepare)
 app.command("pretrain")(pretrain.pretrain)
 

@@ -35,9 +35,7 @@ def systems() -> list[str]:
 
 def resolve(name: str | Path, overrides: Iterable[str], model: type[Model]) -> Model:
     """Read a recipe by name or file, apply its size and the overrides, and check it."""
-    stated = read(name)
-    for override in overrides:
-        stated = merged(stated, _parsed(override))
+    stated = changed(read(name), overrides)
     try:
         return model.model_validate(stated)
     except ValidationError as error:
@@ -69,6 +67,13 @@ def merged(parent: Mapping[str, Any], child: Mapping[str, Any]) -> Mapped:
         else:
             result[name] = value
     return result
+
+
+def changed(stated: Mapped, overrides: Iterable[str]) -> Mapped:
+    """Settings with ``key.path=value`` changes, whose values are YAML."""
+    for override in overrides:
+        stated = merged(stated, _parsed(override))
+    return stated
 
 
 def import_plugin(path: Path) -> None:

@@ -35,7 +35,9 @@ from bertwright.tasks.heads import HeadChoice, check_head, default_head
 from bertwright.tasks.prediction import as_lines
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import TaskModel
-from bertwright.tasks.task_training import Best, EpochReport, Training
+from bertwright.tasks.task_training import Best, Training
+from bertwright.training.clock import Clock
+from bertwright.training.reporting import Reporter
 
 HELD_OUT_SHARE = 0.1
 """Of the training examples, where there is no development part."""
@@ -139,7 +141,7 @@ def finetune(
     dev: Examples | Path | str | None = None,
     out: Path | str | None = None,
     seeds: int = 1,
-    report: Callable[[EpochReport], None] = lambda epoch: None,
+    watch: Callable[[int, Clock], Reporter] = lambda seed, clock: Reporter(),
     **settings: Any,
 ) -> FineTuneResult:
     """Fine-tune a model for a task.
@@ -148,6 +150,9 @@ def finetune(
     or examples, and without ``dev`` a tenth of ``train`` is held out. ``settings`` are those of
     :class:`FineTuning`. The best model is written to ``out``, with its answers to the held-out part
     in ``predictions.jsonl`` and every epoch in ``metrics.jsonl``. The given model stays as it is.
+    ``watch`` makes what follows the run of a seed, from its clock.
+
+    Errors: UserError for what does not fit together; Interrupted after a signal, nothing written.
     """
     began = time.monotonic()
     chosen = FineTuning.of(settings)
@@ -156,17 +161,11 @@ def finetune(
     task = find_task(task) if isinstance(task, str) else task
     training_examples, held_out = _parts(task, data, train, dev)
     task = task.gathered(training_examples)
-    epochs: list[EpochReport] = []
-
-    def note(epoch: EpochReport) -> None:
-        epochs.append(epoch)
-        report(epoch)
-
-    training, plans = _prepare(model, task, training_examples, held_out, chosen, seeds, note, out)
+    training, plans = _prepare(model, task, training_examples, held_out, chosen, seeds, watch, out)
     runs = [training.run(seed, plan) for seed, plan in plans.items()]
     result = FineTuneResult(task, runs, time.monotonic() - began)
     if out is not None:
-        _write(Path(out), result, epochs, training, chosen)
+        _write(Path(out), result, training, chosen)
     return result
 
 
@@ -177,7 +176,7 @@ def _prepare(
     dev: Examples,
     chosen: FineTuning,
     seeds: int,
-    report: Callable[[EpochReport], None],
+    watch: Callable[[int, Clock], Reporter],
     out: Path | str | None,
 ) -> tuple[Training, dict[int, BatchPlan]]:
     """The parts of the runs, and the plan of every seed."""
@@ -223,7 +222,8 @@ def _prepare(
         compiled=compiled,
         folder=Path() if out is None else Path(out).parent,
         answers=NumberAnswers.of(train) if task.answer == "number" else answers_of(task),
-        report=report,
+        watch=watch,
+        epochs_seen=[],
     )
     return training, plans
 
@@ -283,7 +283,6 @@ def _with_dropout(recipe: Recipe, rate: float) -> Recipe:
 def _write(
     out: Path,
     result: FineTuneResult,
-    epochs: Sequence[EpochReport],
     training: Training,
     chosen: FineTuning,
 ) -> None:
@@ -301,7 +300,10 @@ def _write(
         _write_lines(folder / "predictions.jsonl", lines)
         _write_lines(
             folder / "metrics.jsonl",
-            ({"seed": e.seed, "epoch": e.epoch, "loss": e.loss, **e.scores} for e in epochs),
+            (
+                {"seed": e.seed, "epoch": e.epoch, "loss": e.loss, **e.scores}
+                for e in training.epochs_seen
+            ),
         )
         result.model.save(folder, about)
 

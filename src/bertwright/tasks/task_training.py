@@ -30,7 +30,7 @@ from bertwright.training.clipping import Clipping
 from bertwright.training.clock import Clock, Place, every
 from bertwright.training.distributed import Processes
 from bertwright.training.loop import Evaluation, Job, train
-from bertwright.training.reporting import Reporter, StepReport
+from bertwright.training.reporting import Reporter, Reporters, StepReport
 
 MICRO_BATCH_PLACES = 8192
 """A step with more places than this is computed in equal parts, which bounds its memory."""
@@ -78,7 +78,10 @@ class Best:
 
 @dataclass(frozen=True)
 class Training:
-    """What one run needs; ``net`` is filled anew for every seed."""
+    """What one run needs; ``net`` is filled anew for every seed.
+
+    ``watch`` makes what follows the run of a seed; ``epochs_seen`` collects how every epoch ended.
+    """
 
     source: TextModel
     net: TaskModel
@@ -95,7 +98,8 @@ class Training:
     compiled: bool
     folder: Path
     answers: Answers
-    report: Callable[[EpochReport], None]
+    watch: Callable[[int, Clock], Reporter]
+    epochs_seen: list[EpochReport]
 
     def run(self, seed: int, plan: BatchPlan) -> Best:
         """Train with one seed, which draws the head, the order of the rows and the dropout."""
@@ -103,19 +107,20 @@ class Training:
         self.net.encoder.load_state_dict(self.source.model.encoder.state_dict())
         begin(self.net.head, self.net.choice, self.source.model, seed)
         parameters = MasterParameters(self.net, roles(self.net), self.precision, device)
+        clock = Clock(self.epochs * plan.steps_per_epoch)
         judge = _Judge(self, parameters, seed)
         job = Job(
             parameters=parameters,
             update=self.optimiser.build(parameters, self.compiled),
             batch=_Batches(self, plan).at,
             losses=lambda batch, place: self._losses(batch, place, seed),
-            clock=Clock(self.epochs * plan.steps_per_epoch),
+            clock=clock,
             rate=Warmup(warmup=self.warmup).at,
             clip=Clipping(self.clip, self.compiled),
             processes=Processes(device=device),
             evaluate=judge.evaluate,
             evaluate_when=every(plan.steps_per_epoch),
-            reporter=judge,
+            reporter=Reporters(judge, self.watch(seed, clock)),
             folder=self.folder,
         )
         train(job)
@@ -212,7 +217,7 @@ class _Judge(Reporter):
             self.best = Best(model, self.epoch, scores, predictions)
         loss = sum(self.losses) / len(self.losses)
         self.losses.clear()
-        training.report(EpochReport(self.seed, self.epoch, loss, scores))
+        training.epochs_seen.append(EpochReport(self.seed, self.epoch, loss, scores))
         return Evaluation(-scores[first], scores)
 
     def _model(self) -> FineTuned:

@@ -1,0 +1,75 @@
+"""``bertwright embed``: texts to vectors."""
+
+import json
+import sys
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertwright.cli.output import AsJson, report
+
+AT_ONCE = 4096
+"""Texts that are batched by length together."""
+
+
+class Pooling(StrEnum):
+    """How the states of a text become one vector."""
+
+    MEAN = "mean"
+    CLS = "cls"
+    LAST_FOUR = "last-four"
+
+
+def embed(
+    model: Annotated[Path, typer.Argument(help="A model folder, ours or Hugging Face's.")],
+    file: Annotated[
+        Path, typer.Argument(help="A text on each line, plain or .gz; - for standard input.")
+    ] = Path("-"),
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Write a NumPy file (N, D) instead of JSON lines."),
+    ] = None,
+    pooling: Annotated[
+        Pooling,
+        typer.Option(help="Mean over the pieces, the first, or the last four blocks' mean."),
+    ] = Pooling.MEAN,
+    normalise: Annotated[
+        bool, typer.Option("--normalise", help="Scale every vector to length 1.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Turn every line into a vector, in order."""
+    from bertwright.machine import tune_allocator
+
+    tune_allocator()
+    import numpy as np
+
+    from bertwright.errors import UserError
+    from bertwright.files import atomic_file
+    from bertwright.interop.loading import load
+    from bertwright.tasks.formats.lines import read_lines
+
+    if as_json and output is None:
+        raise UserError("embed --json says what was written: name a file with -o")
+    loaded = load(model)
+    if file == Path("-"):
+        lines = (line.rstrip("\r\n") for line in sys.stdin)
+    else:
+        lines = (line for _, line in read_lines(file))
+    kept: list[np.ndarray] = []
+    while texts := list(islice(lines, AT_ONCE)):
+        vectors = loaded.embed(texts, pooling.value, normalise)
+        if output is None:
+            for text, vector in zip(texts, vectors.tolist(), strict=True):
+                line = {"text": text, "vector": vector}
+                sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
+        else:
+            kept.append(vectors)
+    if output is not None:
+        whole = np.concatenate(kept) if kept else loaded.embed([])
+        with atomic_file(output) as temporary, open(temporary, "wb") as opened:
+            np.save(opened, whole)
+        report({"file": str(output), "texts": len(whole), "width": whole.shape[1]}, as_json)

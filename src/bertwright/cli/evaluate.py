@@ -1,0 +1,29 @@
+"""``bertwright evaluate``: what a model scores on data that it was not trained on."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertwright.cli.output import AsJson, report
+
+
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="A model folder, pre-trained or fine-tuned.")],
+    data: Annotated[
+        Path,
+        typer.Option(
+            help="For a pre-trained model a folder that prepare wrote; for a fine-tuned one a file "
+            "of its task, or a folder with a development file."
+        ),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Evaluate a model: on held-out text, or on its task."""
+    from bertwright.machine import tune_allocator
+
+    tune_allocator()
+    from bertwright.interop.loading import load
+    from bertwright.tasks import evaluation
+
+    report(evaluation.evaluate(load(model), data), as_json)

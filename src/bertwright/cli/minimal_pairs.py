@@ -1,0 +1,34 @@
+"""``bertwright minimal-pairs``: whether a model prefers the acceptable sentence."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertwright.cli.output import AsJson, report
+
+
+def minimal_pairs(
+    model: Annotated[Path, typer.Argument(help="A model folder, ours or Hugging Face's.")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="Pairs as in BLiMP: a .jsonl file, also .gz, or a folder of them."),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Score minimal pairs by pseudo-log-likelihood in float32; a tie counts as wrong."""
+    from bertwright.machine import tune_allocator
+
+    tune_allocator()
+    from bertwright.interop.loading import load
+    from bertwright.tasks.formats.minimal_pairs import read_minimal_pairs
+    from bertwright.tasks.minimal_pairs import score_minimal_pairs
+
+    pairs = read_minimal_pairs(file)
+    scores = score_minimal_pairs(load(model, "float32"), pairs)
+    if as_json:
+        report(scores.as_dict(), as_json)
+        return
+    report({name: found.accuracy for name, found in scores.paradigms.items()}, as_json)
+    found = scores.all
+    report({"pairs": found.pairs, "ties": found.ties, "accuracy": found.accuracy}, as_json)

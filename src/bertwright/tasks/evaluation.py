@@ -1,0 +1,54 @@
+"""Evaluation of a model on data: a pre-trained one on text, a fine-tuned one on its task."""
+
+from pathlib import Path
+from typing import Any
+
+from bertwright.errors import UserError
+from bertwright.model.text_model import TextModel
+from bertwright.tasks.answers import reference
+from bertwright.tasks.catalogue import find_part
+from bertwright.tasks.encoding import Examples
+from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.text.shards import Data
+from bertwright.training import evaluation
+
+
+def evaluate(model: TextModel, data: Path | str | Examples) -> dict[str, Any]:
+    """What a model scores.
+
+    A fine-tuned model is evaluated on a file of its task, the development file of a folder, or
+    examples: ``task``, ``metric``, ``score``, and every metric in ``metrics``. A pre-trained one on
+    the held-out text of a prepared data set: ``masked_loss``, ``perplexity``, ``masked_accuracy``,
+    ``bits_per_byte``, ``unigram_entropy`` and what else its objectives ask.
+
+    Errors: UserError for a data set of another tokenizer, and for examples without labels.
+    """
+    if isinstance(model, FineTuned):
+        return _on_task(model, data)
+    if not isinstance(data, str | Path):
+        raise UserError("a pre-trained model is evaluated on a folder that prepare wrote")
+    return _on_text(model, Data.open(data))
+
+
+def _on_text(model: TextModel, data: Data) -> dict[str, Any]:
+    if model.model.output is None:
+        raise UserError("evaluation on text needs a model with an output over the vocabulary")
+    if data.tokenizer.hash != model.tokenizer.hash:
+        raise UserError(
+            f"{data.path} was prepared with another tokenizer than the model's: prepare the text "
+            f"with --tokenizer and the folder of the model"
+        )
+    return evaluation.evaluate(model.model, data, model.device)
+
+
+def _on_task(model: FineTuned, data: Path | str | Examples) -> dict[str, Any]:
+    task = model.task
+    if isinstance(data, str | Path):
+        path = Path(data)
+        data = task.read(find_part(path, "dev") if path.is_dir() else path)
+    references = [reference(example) for example in data]
+    if not references or any(right is None for right in references):
+        raise UserError(f"task {task.name}: there are examples without labels: nothing to compare")
+    scores = task.score(references, [prediction.answer for prediction in model.predict(data)])
+    metric = task.metrics[0]
+    return {"task": task.name, "metric": metric, "score": scores[metric], "metrics": scores}
