@@ -18,6 +18,7 @@ from bertwright.cli import (
     prepare,
     pretrain,
     recipes,
+    sample,
     tokenizer,
 )
 from bertwright.errors import UserError
@@ -44,6 +45,7 @@ app.command("minimal-pairs")(minimal_pairs.minimal_pairs)
 app.command("predict")(predict.predict)
 app.command("prepare")(prepare.prepare)
 app.command("pretrain")(pretrain.pretrain)
+app.command("sample")(sample.sample)
 
 
 def main() -> None:
