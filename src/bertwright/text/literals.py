@@ -1,7 +1,7 @@
 """The long strings in Python source: its documentation, and its longer messages.
 
 A regular expression finds the literals and ``ast`` reads them. Parsing the files whole gives the
-same strings, but for one in a thousand, and takes six times as long.
+same strings, but for a few in ten thousand, and takes six times as long.
 """
 
 import ast
