@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 
 import torch
 
-from bertwright.encoder.kernels.noise import Noise
-from bertwright.encoder.mixers.attention import AttentionChoice
 from bertwright.encoder.roles import roles
 from bertwright.errors import UserError
 from bertwright.examples.batches import Batch
@@ -22,8 +20,7 @@ from bertwright.machine import (
     versions,
 )
 from bertwright.model.folder import TRAINING, load_model, save_model
-from bertwright.model.model import Model, TensorBatch
-from bertwright.objectives.objective import Loss
+from bertwright.model.model import Model
 from bertwright.optimisers.parameters import MasterParameters
 from bertwright.recipes import Recipe
 from bertwright.text.shards import Data
@@ -36,6 +33,7 @@ from bertwright.training.loop import Job, Outcome, train
 from bertwright.training.metrics_file import MetricsFile
 from bertwright.training.progress import ProgressLine
 from bertwright.training.recipe_batches import RecipeBatches
+from bertwright.training.recipe_losses import RecipeLosses
 from bertwright.training.reporting import Reporter, Reporters, Speed
 from bertwright.training.run_folder import RunFolder, choose_recipe, fitted
 from bertwright.training.tensorboard import TensorBoard
@@ -129,10 +127,6 @@ class _Pretraining:
                 f"without --budget"
             )
         self.vocabulary_size = data.tokenizer.size
-        self.objectives = [recipe.objectives_of(phase) for phase in range(len(recipe.phases))]
-        self.drops = recipe.encoder.dropout > 0 or (
-            isinstance(recipe.encoder.mixer, AttentionChoice) and recipe.encoder.mixer.dropout > 0
-        )
         self.peak = known_matrix_peak(recipe.precision, self.device)
         self.compiled = self._decide("compile", self._compile)
         self.clock = self._clock(started)
@@ -165,7 +159,7 @@ class _Pretraining:
             parameters=self.parameters,
             update=recipe.optimiser.build(self.parameters, self.compiled),
             batch=batches,
-            losses=self._losses,
+            losses=RecipeLosses(recipe, self.model),
             clock=self.clock,
             rate=recipe.schedule.at,
             weights=batches.weights,
@@ -178,13 +172,6 @@ class _Pretraining:
             reporter=self._reporter(first_step, tensorboard),
             folder=self.folder.path,
         )
-
-    def _losses(self, batch: Batch, place: Place) -> dict[str, Loss]:
-        noise = None
-        if self.drops:
-            noise = Noise.of(self.recipe.seed, place.step, batch.first_row, self.device)
-        moved = TensorBatch(batch, self.device)
-        return self.model.losses(moved, self.objectives[place.phase], noise)
 
     def _reporter(self, first_step: int, tensorboard: bool) -> Reporter:
         if not self.mine.first:

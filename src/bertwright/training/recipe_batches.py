@@ -78,22 +78,41 @@ class RecipeBatches:
         own = self._recipe.phases[place.phase].objectives is not None
         return place.phase_progress if own else place.progress
 
-    def _rows(self, place: Place, of_step: NDArray[np.int64]) -> Batch:
-        """The rows of these numbers, counted within the step."""
-        source = self._sources[place.phase]
+    def rows_in_epoch(self, phase: int) -> int:
+        """How many rows a phase reads before it reads one again."""
+        return self._sources[phase].num_rows
+
+    def assembled(self, phase: int, index: NDArray[np.int64], epoch: NDArray[np.int64]) -> Rows:
+        """Rows ``index`` (B,) of an ``epoch`` (B,) before anything is hidden in them."""
+        visit = _visited(self._objectives[phase].values(), epoch)
+        return self._sources[phase].rows(index, visit)
+
+    def asked(
+        self,
+        place: Place,
+        index: NDArray[np.int64],
+        epoch: NDArray[np.int64],
+        first_row: int = 0,
+    ) -> Batch:
+        """Rows ``index`` (B,) of an ``epoch`` (B,) with the questions of a place."""
         objectives = self._objectives[place.phase]
-        epoch, drawn = np.divmod(place.rows + of_step, source.num_rows)
-        index = np.empty_like(drawn)
-        for each in np.unique(epoch):
-            within = epoch == each
-            order = _order(source.num_rows, self._recipe.seed, int(each))
-            index[within] = order(drawn[within])
         ask = {
             name: asker(objective, self._recipe.seed, self._data, self._progress(place))
             for name, objective in objectives.items()
         }
         visit = _visited(objectives.values(), epoch)
-        return make_batch(source, index, visit, ask, first_row=int(of_step[0]))
+        return make_batch(self._sources[place.phase], index, visit, ask, first_row)
+
+    def _rows(self, place: Place, of_step: NDArray[np.int64]) -> Batch:
+        """The rows of these numbers, counted within the step."""
+        num_rows = self.rows_in_epoch(place.phase)
+        epoch, drawn = np.divmod(place.rows + of_step, num_rows)
+        index = np.empty_like(drawn)
+        for each in np.unique(epoch):
+            within = epoch == each
+            order = _order(num_rows, self._recipe.seed, int(each))
+            index[within] = order(drawn[within])
+        return self.asked(place, index, epoch, first_row=int(of_step[0]))
 
 
 def plan_phases(recipe: Recipe, data: Data, split: str, seed: int) -> list[RowSource]:
