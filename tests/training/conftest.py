@@ -9,6 +9,7 @@ from bertwright.text.preparation import prepare
 from bertwright.text.shards import Data
 from bertwright.text.tokenizers import ByteBpeChoice, WordPieceChoice
 from bertwright.text.vocabularies import train_tokenizer
+from bertwright.training import pretraining
 
 TEXT = """the a old young small great red blue house river mountain farmer teacher horse bird song
 walks sings sees builds carries remembers slowly quickly often never under over beside and"""
@@ -48,3 +49,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
 def byte_data(tmp_path_factory: pytest.TempPathFactory) -> Data:
     """The same documents in other pieces."""
     return prepared(tmp_path_factory.mktemp("bytes"), "byte-bpe")
+
+
+@pytest.fixture(autouse=True)
+def peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measuring the machine takes longer than these runs."""
+    monkeypatch.setattr(pretraining, "known_matrix_peak", lambda *_: 1e11)

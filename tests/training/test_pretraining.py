@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -90,7 +91,7 @@ def test_a_stop_at_any_step_changes_nothing(data: Data, tmp_path: Path) -> None:
     recipe = small("modern", "steps=10", "checkpoint_every=1", "optimiser.kind=muon")
     pretrain(recipe, data, tmp_path / "whole")
     evaluations = evaluations_of(tmp_path / "whole")
-    for stop in range(1, 10, 2):
+    for stop in (2, 5, 8):  # within a phase, and at the ends of two
         folder = tmp_path / f"cut-{stop}"
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("bertwright.training.checkpoints.Checkpoints._prune", stop_at(stop))
@@ -133,6 +134,37 @@ def test_a_compiled_run_resumes_bit_for_bit(data: Data, tmp_path: Path) -> None:
     again = pretrain(recipe, data, tmp_path / "cut", resume=True)
     assert_equal(tmp_path / "whole", tmp_path / "cut")
     assert whole.figures == again.figures
+
+
+def test_a_rate_that_diverges_stops_the_run(data: Data, tmp_path: Path) -> None:
+    recipe = small("modern", "optimiser.rate=1e30", "schedule=1", "checkpoint_every=1", "clip=null")
+    with pytest.raises(UserError, match="not finite at step"):
+        pretrain(recipe, data, tmp_path / "out")
+    (batch,) = (tmp_path / "out").glob("not-finite-step-*.safetensors")
+    assert "micro_batches.0.pieces" in load_file(batch)
+    kept = load_file(*(tmp_path / "out" / "checkpoints").glob("*/parameters.safetensors"))
+    assert all(tensor.isfinite().all() for tensor in kept.values())
+
+
+def test_a_full_disk_leaves_the_last_checkpoint(data: Data, tmp_path: Path) -> None:
+    recipe = small("modern", "steps=6", "checkpoint_every=2")
+    pretrain(recipe, data, tmp_path / "whole")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bertwright.training.checkpoints.Checkpoints._prune", fill_disk)
+        try:
+            with pytest.raises(UserError, match="free some space"):
+                pretrain(recipe, data, tmp_path / "out")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [p.name for p in (tmp_path / "out" / "checkpoints").iterdir()] == ["step-00000002"]
+    pretrain(recipe, data, tmp_path / "out", resume=True)
+    assert_equal(tmp_path / "whole", tmp_path / "out")
+
+
+def fill_disk(_: object) -> None:
+    """From now on no file may be larger than 20 kB."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
 
 
 def test_a_finished_run_is_not_trained_again(data: Data, tmp_path: Path) -> None:

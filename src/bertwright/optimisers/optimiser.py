@@ -1,8 +1,8 @@
 """The axis of optimisers, and what one is once it is built.
 
 An optimiser runs in place over the flat buffers of
-:class:`~bertwright.optimisers.parameters.MasterParameters`. Everything that changes from step to step
-reaches it as a tensor, so that a compiled update is compiled once.
+:class:`~bertwright.optimisers.parameters.MasterParameters`. Everything that changes from step to
+step reaches it as a tensor, so that a compiled update is compiled once.
 """
 
 from collections.abc import Mapping

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bertwright.errors import UserError
+from bertwright.files import full_disk_named
 from bertwright.training.distributed import ALONE, Processes
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -96,7 +97,7 @@ class Journal:
         """Append one decision."""
         self.entries.append(entry)
         if self._file is not None:
-            with open(self._file, "a", encoding="utf-8") as opened:
+            with full_disk_named(self._file), open(self._file, "a", encoding="utf-8") as opened:
                 opened.write(json.dumps(entry) + "\n")
                 opened.flush()
                 os.fsync(opened.fileno())
@@ -147,6 +148,7 @@ class Clock:
         self._now = now
         self._started = now() if started is None else started
         self._before = 0.0
+        self.budget: float | None = None
         self.closing = 0.0
         """Seconds that are left for what follows the last step."""
 
@@ -205,7 +207,7 @@ class BudgetClock(Clock):
         processes: Processes = ALONE,
     ) -> None:
         super().__init__(UNKNOWN_TOTAL, shares, started, now)
-        self.budget = budget
+        self.budget = self._seconds = budget
         self.closing = min(10.0, 0.02 * budget)
         self._journal = journal or Journal()
         self._processes = processes
@@ -238,17 +240,19 @@ class BudgetClock(Clock):
             self._window = (step, busy)
 
     def _due(self, step: int) -> bool:
-        """At the end of a plan, and after the second step of a phase, whose speed is unknown."""
-        if step <= self.plans[-1].step:
+        """At the end of a plan, and after the second step of a phase, whose speed is unknown; never
+        where the run has ended."""
+        if step <= self.plans[-1].step or self.finished(step):
             return False
         return step >= self.plans[-1].until or step - 2 == self._entered
 
     def _plan_at(self, step: int, seconds_per_step: float) -> Plan:
         progress = self.place(step).progress
         pauses = self._paused / progress * (1 - progress) if progress > 0.05 else 0.0
-        remaining = self.budget - self.elapsed() - self.closing - pauses
-        total = step + max(0, int(remaining / seconds_per_step))
-        hundredth = int(0.01 * self.budget / seconds_per_step)
+        remaining = self._seconds - self.elapsed() - self.closing
+        remaining -= min(pauses, 0.1 * max(remaining, 0.0))
+        total = step + max(0, round(remaining / seconds_per_step))
+        hundredth = int(0.01 * self._seconds / seconds_per_step)
         # Plans come at doubling distances at first, then every hundredth of the budget.
         until = step + max(1, min(hundredth, step - (self._entered or 0)))
         return Plan(step, progress, total, until)

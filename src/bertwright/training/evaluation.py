@@ -31,10 +31,10 @@ from bertwright.training.recipe_batches import asker
 SEED = 0
 """Of the rows and masks of every evaluation."""
 
-TOKENS_DURING, TOKENS_AT_END = 16_384, 65_536
+TOKENS_DURING, TOKENS_AT_END = 8_192, 65_536
 """Places of the rows that are read: during training, and afterwards."""
 
-WORD_BYTES = 100_000
+WORD_BYTES = 50_000
 """Bytes of the words of the documents that bits per byte are measured on."""
 
 TOKENS_AT_ONCE = 4096
@@ -96,7 +96,9 @@ def evaluate(model: Model, data: Data, device: torch.device | None = None) -> di
     return {**figures, **bits_per_byte(model, data, device)}
 
 
-def bits_per_byte(model: Model, data: Data, device: torch.device) -> dict[str, float]:
+def bits_per_byte(
+    model: Model, data: Data, device: torch.device, word_bytes: int = WORD_BYTES
+) -> dict[str, float]:
     """``bits_per_byte`` and ``nats_per_hidden_word``; nothing where no hidden word is asked for."""
     recipe, last = model.recipe, len(model.recipe.phases) - 1
     objectives = recipe.objectives_of(last)
@@ -106,7 +108,7 @@ def bits_per_byte(model: Model, data: Data, device: torch.device) -> dict[str, f
     length = recipe.assembly_of(last).length
     split, specials = data.split("heldout"), data.tokenizer.specials
     nats, num_bytes, num_words = 0.0, 0, 0
-    for hidden in hidden_words(split, specials, name, length, WORD_BYTES):
+    for hidden in hidden_words(split, specials, name, length, word_bytes):
         found = measure(model, {name: objectives[name]}, [hidden.batch], device)
         nats += found[name][0]
         num_bytes += hidden.num_bytes

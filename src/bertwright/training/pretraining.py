@@ -26,7 +26,7 @@ from bertwright.recipes import Recipe
 from bertwright.text.shards import Data
 from bertwright.training.charts import draw_losses
 from bertwright.training.clipping import Clipping
-from bertwright.training.clock import BudgetClock, Clock, Place, When, every, seconds_of, times
+from bertwright.training.clock import BudgetClock, Clock, Place, When, every, seconds_of
 from bertwright.training.compilation import operations_per_token, remember, repays
 from bertwright.training.distributed import Processes, processes
 from bertwright.training.loop import Job, Outcome, train
@@ -166,7 +166,7 @@ class _Pretraining:
             clip=Clipping(recipe.clip, self.compiled),
             processes=self.mine,
             evaluate=self.watch,
-            evaluate_when=every(recipe.evaluate_every) if recipe.evaluate_every else times(9),
+            evaluate_when=every(recipe.evaluate_every) if recipe.evaluate_every else self.watch.due,
             checkpoints=self.folder.checkpoints,
             checkpoint_when=self._checkpoint_when(),
             reporter=self._reporter(first_step, tensorboard),

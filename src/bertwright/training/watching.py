@@ -7,10 +7,11 @@ from bertwright.errors import UserError
 from bertwright.model.model import Model
 from bertwright.recipes import Recipe
 from bertwright.text.shards import Data
-from bertwright.training.clock import Clock, Place
+from bertwright.training.clock import Clock, Place, times
 from bertwright.training.evaluation import (
     TOKENS_AT_END,
     TOKENS_DURING,
+    WORD_BYTES,
     HeldOut,
     bits_per_byte,
     held_out,
@@ -23,6 +24,15 @@ PLATEAU = 0.05
 
 WARN_AFTER = 0.8
 """Progress after which that is a reason to warn."""
+
+MOST_OF_BUDGET = 0.1
+"""The share of a budget of seconds that evaluations may take."""
+
+SAVING_SECONDS = 1.2
+"""For the weights and the picture."""
+
+WORDS_IN_TOKENS = WORD_BYTES // 3
+"""About how many tokens the bits per byte are measured on."""
 
 
 class HeldOutWatch:
@@ -47,6 +57,15 @@ class HeldOutWatch:
         self._say = say
         self._questions: dict[int, HeldOut | None] = {}
         self._last = len(recipe.phases) - 1
+        self._seconds = 0.0
+        self._ended = 0.0
+
+    def due(self, before: Place, after: Place) -> bool:
+        """Nine times in a run, less often where that would take too much of a budget."""
+        if not times(9)(before, after):
+            return False
+        since = self._clock.elapsed() - self._ended
+        return self._clock.budget is None or self._seconds < MOST_OF_BUDGET * since
 
     def __call__(self, place: Place) -> Evaluation:
         """The figures of a phase; the score is its first loss, where the last phase asks alike."""
@@ -55,8 +74,9 @@ class HeldOutWatch:
             return Evaluation(None, {})
         began = time.monotonic()
         figures = questions.figures(self._model, self._model.embedding.device)
-        # Afterwards more rows are read, and about as many again for the bits per byte.
-        self._clock.closing = 2.0 + (time.monotonic() - began) * 1.5 * TOKENS_AT_END / TOKENS_DURING
+        self._seconds = time.monotonic() - began
+        self._ended = self._clock.elapsed()
+        self._clock.closing = SAVING_SECONDS + self._seconds_at_the_end()
         if place.progress >= WARN_AFTER:
             self._warn_of_plateau(place.phase, figures)
         objectives = self._recipe.objectives_of(place.phase)
@@ -65,15 +85,30 @@ class HeldOutWatch:
         return Evaluation(score, {f"heldout_{name}": value for name, value in figures.items()})
 
     def at_the_end(self) -> dict[str, float]:
-        """The figures of the trained model, on more text than during the run."""
+        """The figures of the trained model, on more text than during the run if there is time."""
+        part = self._part_at_the_end()
         try:
-            questions = held_out(self._recipe, self._last, self._data, TOKENS_AT_END)
+            questions = held_out(self._recipe, self._last, self._data, int(part * TOKENS_AT_END))
         except UserError:
             return {}
         device = self._model.embedding.device
         figures = questions.figures(self._model, device)
         self._warn_of_plateau(self._last, figures)
-        return {**figures, **bits_per_byte(self._model, self._data, device)}
+        word_bytes = int(part * WORD_BYTES)
+        return {**figures, **bits_per_byte(self._model, self._data, device, word_bytes)}
+
+    def _seconds_at_the_end(self) -> float:
+        """How long :meth:`at_the_end` takes, by what an evaluation took."""
+        tokens = self._part_at_the_end() * (TOKENS_AT_END + WORDS_IN_TOKENS)
+        return self._seconds * tokens / TOKENS_DURING
+
+    def _part_at_the_end(self) -> float:
+        """The part of the text to read at the end: all of it, unless a budget is too short."""
+        whole = self._seconds * (TOKENS_AT_END + WORDS_IN_TOKENS) / TOKENS_DURING
+        budget = self._clock.budget
+        if budget is None or whole <= MOST_OF_BUDGET * budget:
+            return 1.0
+        return TOKENS_DURING / TOKENS_AT_END
 
     def _of_phase(self, phase: int) -> HeldOut | None:
         if phase not in self._questions:
