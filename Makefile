@@ -24,6 +24,7 @@ help: ## List the targets
 setup: .venv/.development ## Create .venv with everything that development needs
 
 quickstart: .venv/.runtime ## Train, fine-tune and export an encoder in ten minutes, without a download
+	rm -rf quickstart
 	$(BIN)/bertwright quickstart -o quickstart
 
 test: .venv/.development ## Run all tests (warnings are errors)

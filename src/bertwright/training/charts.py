@@ -14,14 +14,21 @@ HELD_OUT = "heldout_"
 
 
 def draw_losses(metrics: Path, picture: Path, unigram_entropy: float | None = None) -> None:
-    """Draw the losses of a metrics file over the steps into a PNG.
+    """Draw the losses of a metrics file over the steps into a PNG."""
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    plot_losses(figure.add_subplot(), metrics, unigram_entropy)
+    FigureCanvasAgg(figure)
+    with atomic_file(picture) as temporary:
+        figure.savefig(temporary, dpi=120, format="png")
+
+
+def plot_losses(axes: Any, metrics: Path, unigram_entropy: float | None = None) -> None:
+    """Plot the losses of a metrics file over the steps.
 
     Every question has a line of its own; held-out losses are dots; the unigram entropy, what
     a model reaches that knows no more than how frequent pieces are, is a dashed line.
     """
     lines = read_metrics(metrics)
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axes: Any = figure.add_subplot()
     for name in sorted({key for line in lines for key in line if key.endswith("_loss")}):
         steps, losses = _series(lines, name)
         label = name.removesuffix("_loss").replace(HELD_OUT, "held-out ")
@@ -34,9 +41,6 @@ def draw_losses(metrics: Path, picture: Path, unigram_entropy: float | None = No
     axes.grid(alpha=0.3)
     if axes.get_legend_handles_labels()[0]:
         axes.legend()
-    FigureCanvasAgg(figure)
-    with atomic_file(picture) as temporary:
-        figure.savefig(temporary, dpi=120, format="png")
 
 
 def _series(lines: Sequence[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
