@@ -73,6 +73,7 @@ def _reading(task: str, stated: str | Mapping[str, Any] | None) -> Callable[[Pat
         columns = dict(settings["columns"])
         header = columns.pop("header")
         settings["columns"] = Columns(**columns, header=None if header is None else tuple(header))
+        settings["labels"] = tuple(settings["labels"])
     return partial(read, **settings)
 
 

@@ -6,7 +6,7 @@ Beside what every model folder holds, ``task.json`` says what the outputs mean.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from bertwright.model.folder import (
 from bertwright.model.model import Model
 from bertwright.model.reading import read_batches
 from bertwright.model.text_model import TextModel
-from bertwright.tasks.answers import Answers, Floats, Prediction, answers_of, num_outputs
+from bertwright.tasks.answers import Floats, Prediction, answers_of, num_outputs
 from bertwright.tasks.description import described, task_of
 from bertwright.tasks.encoding import Examples, RowMaker, TaskRow
 from bertwright.tasks.formats.examples import Example, TaggedWords
@@ -38,6 +38,8 @@ from bertwright.tasks.task_model import TaskModel
 from bertwright.text.tokenizers import Tokenizer
 
 TASK = "task.json"
+
+Asked = Examples | Sequence[str] | Sequence[tuple[str, str]]
 
 
 class FineTuned(TextModel):
@@ -52,29 +54,28 @@ class FineTuned(TextModel):
         net: TaskModel,
         tokenizer: Tokenizer,
         task: Task,
-        answers: Answers | None = None,
         length: int | None = None,
         precision: Precision | None = None,
     ) -> None:
         super().__init__(_without_heads(net), tokenizer, precision)
         self.net = net.to(self.device).eval()
         self.task = task
-        self._answers = answers or answers_of(task)
+        self._answers = answers_of(task)
         self.maker = RowMaker.of(net.recipe, tokenizer, net.encoder.longest, length)
 
-    def predict(self, examples: Examples | Sequence[str]) -> list[Prediction]:
-        """The answers to examples or to plain texts, in their order.
+    def predict(self, asked: Asked) -> list[Prediction]:
+        """The answers to examples, or to plain texts and pairs of them, in their order.
 
         Texts are tokenised, cut to length and batched by length; neither the order nor the
         neighbours change an answer beyond rounding.
         """
-        asked = as_examples(examples, self.task)
-        rows = self.maker.rows(asked)
+        examples = as_examples(asked, self.task)
+        rows = self.maker.rows(examples)
         outputs: list[Floats] = [np.empty((0, self.net.num_outputs), np.float32)] * len(rows)
         for numbers, found in self._outputs(rows):
             for number, output in zip(numbers, found, strict=True):
                 outputs[number] = output
-        return self._answers.predictions(rows, outputs, len(asked))
+        return self._answers.predictions(rows, outputs, len(examples))
 
     @torch.inference_mode()
     def _outputs(self, rows: Sequence[TaskRow]) -> Iterator[tuple[list[int], list[Floats]]]:
@@ -132,13 +133,14 @@ def load_fine_tuned(folder: Path, precision: Precision | None = None) -> FineTun
     return FineTuned(net, tokenizer, task, length=about["length"], precision=precision)
 
 
-def as_examples(texts: Examples | Sequence[str], task: Task) -> Examples:
+def as_examples(asked: Asked, task: Task) -> Examples:
     """Plain texts as examples of a task: words are what white space sets apart."""
-    if not texts or not isinstance(texts[0], str):
-        return texts  # type: ignore[return-value]
+    if not asked or isinstance(asked[0], Example | TaggedWords):
+        return cast(Examples, asked)
+    texts = cast(Sequence[str | tuple[str, str]], asked)
     if task.answer == "tags":
         return [TaggedWords(tuple(str(text).split())) for text in texts]
-    return [Example(str(text)) for text in texts]
+    return [Example(text) if isinstance(text, str) else Example(*text) for text in texts]
 
 
 def flat_places(rows: Sequence[TaskRow], length: int) -> Tensor:

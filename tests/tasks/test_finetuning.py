@@ -1,0 +1,178 @@
+"""Fine-tuning: tasks are learned by heart, and the same run twice is the same."""
+
+import json
+import math
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+
+from bertwright.errors import UserError
+from bertwright.tasks.catalogue import table_task, tagging_task
+from bertwright.tasks.evaluation import evaluate
+from bertwright.tasks.fine_tuned import load_fine_tuned
+from bertwright.tasks.finetuning import FineTuneResult, finetune
+from bertwright.tasks.formats.examples import Example
+from bertwright.tasks.formats.tables import Columns
+from recipes_at_toy_size import SYSTEMS
+from small_tasks import classes, numbers, pairs, tagged
+
+CLASSES = table_task("colours", Columns())
+NUMBERS = table_task("colours", Columns(), "number", ("negative-mean-squared-error", "spearman"))
+TAGS = tagging_task("colours")
+
+BY_HEART = {"rate": 3e-3, "dropout": 0.0, "decay": 0.0, "compile": False}
+
+
+def learned(model, task, examples, **settings) -> FineTuneResult:
+    chosen = {**BY_HEART, "batch": 8, "epochs": 8, **settings}
+    return finetune(model, task, train=examples, dev=examples, **chosen)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_classes_are_learned_by_heart(pretrained, system: str, precision: str) -> None:
+    found = learned(pretrained(system), CLASSES, classes(), precision=precision)
+    assert found.scores == [1.0]
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_tags_are_learned_by_heart(pretrained, system: str) -> None:
+    found = learned(pretrained(system), TAGS, tagged())
+    assert found.as_dict()["metrics"] == {"span-f1": 1.0, "accuracy": 1.0}
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_pairs_are_learned_by_heart(pretrained, system: str) -> None:
+    found = learned(pretrained(system), CLASSES, pairs(), epochs=50)
+    assert found.scores == [1.0]
+
+
+def test_numbers_are_learned_by_heart_whatever_their_scale(pretrained) -> None:
+    found = learned(pretrained("bert"), NUMBERS, numbers(), epochs=40)
+    assert found.scores[0] > -9.0
+    assert found.best.scores["spearman"] > 0.9
+    answers = [p.answer for p in found.best.model.predict(numbers())]
+    assert all(abs(a - e.label) < 10 for a, e in zip(answers, numbers(), strict=True))
+
+
+def test_the_same_run_twice_is_the_same(pretrained) -> None:
+    settings = {"epochs": 2, "dropout": 0.1, "batch": 12, "seeds": 2}
+    first, again = (learned(pretrained(), CLASSES, classes(), **settings) for _ in range(2))
+    assert first.scores == again.scores
+    for one, two in zip(first.runs, again.runs, strict=True):
+        for a, b in zip(one.model.net.parameters(), two.model.net.parameters(), strict=True):
+            assert torch.equal(a, b)
+    assert not torch.equal(
+        first.runs[0].model.net.head.out.weight, first.runs[1].model.net.head.out.weight
+    )
+
+
+def test_a_seed_does_not_depend_on_the_seeds_before_it(pretrained) -> None:
+    both = learned(pretrained(), CLASSES, classes(), epochs=1, seeds=2)
+    second = learned(pretrained(), CLASSES, classes(), epochs=1, seed=1)
+    assert both.runs[1].predictions == second.runs[0].predictions
+
+
+def test_parts_of_a_step_change_nothing_but_rounding(pretrained, monkeypatch) -> None:
+    settings = {"epochs": 1, "dropout": 0.1, "precision": "float32"}
+    whole = learned(pretrained(), TAGS, tagged(), **settings)
+    monkeypatch.setattr("bertwright.tasks.task_training.MICRO_BATCH_PLACES", 32)
+    parts = learned(pretrained(), TAGS, tagged(), **settings)
+    for a, b in zip(whole.model.net.parameters(), parts.model.net.parameters(), strict=True):
+        assert torch.allclose(a, b, atol=1e-4)
+
+
+def test_a_compiled_run_is_the_run_with_one_graph_for_all_shapes(pretrained, monkeypatch) -> None:
+    # Without the compiler's last stage, which takes most of the time and knows no shapes.
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    settings = {"epochs": 1, "batch": 6, "precision": "float32", "dropout": 0.1}
+    long = [Example(f"{e.first} {e.first}", label=e.label) for e in classes()[::2]]
+    examples = [*classes(), *long, Example("red", label="old")]
+    eager = learned(pretrained(), CLASSES, examples, **settings)
+    torch.compiler.reset()
+    counters.clear()
+    compiled = learned(pretrained(), CLASSES, examples, **{**settings, "compile": True})
+    for a, b in zip(eager.model.net.parameters(), compiled.model.net.parameters(), strict=True):
+        assert torch.allclose(a, b, atol=1e-4)
+    assert counters["stats"]["unique_graphs"] <= 6
+
+
+def test_the_given_model_stays_as_it_is(pretrained) -> None:
+    model = pretrained()
+    before = [p.clone() for p in model.model.parameters()]
+    learned(model, CLASSES, classes(), epochs=1)
+    assert all(torch.equal(a, b) for a, b in zip(before, model.model.parameters(), strict=True))
+
+
+def test_the_folder_holds_the_model_that_was_scored(pretrained, tmp_path: Path) -> None:
+    out = tmp_path / "tuned"
+    found = learned(pretrained(), CLASSES, classes(), epochs=2, seeds=2, out=out)
+    lines = (out / "predictions.jsonl").read_text().splitlines()
+    written = [json.loads(line) for line in lines]
+    assert [line["reference"] for line in written] == [e.label for e in classes()]
+    model = load_fine_tuned(out)
+    assert [p.answer for p in model.predict(classes())] == [line["prediction"] for line in written]
+    score = evaluate(model, classes())
+    assert score["score"] == max(found.scores)
+    assert set(score) == {"task", "metric", "score", "metrics"}
+    epochs = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert [(e["seed"], e["epoch"]) for e in epochs] == [(0, 1), (0, 2), (1, 1), (1, 2)]
+    with pytest.raises(UserError, match="already exists"):
+        learned(pretrained(), CLASSES, classes(), out=out)
+
+
+def test_what_is_printed_can_be_relied_upon(pretrained) -> None:
+    one = learned(pretrained(), CLASSES, classes(), epochs=1).as_dict()
+    two = learned(pretrained(), CLASSES, classes(), epochs=1, seeds=2).as_dict()
+    assert {"task", "metric", "scores", "mean", "interval"} <= set(one)
+    assert (one["task"], one["metric"], one["interval"]) == ("colours", "accuracy", None)
+    low, high = two["interval"]
+    assert low <= two["mean"] <= high
+    assert math.isclose(two["mean"], sum(two["scores"]) / 2)
+    assert json.loads(json.dumps(two)) == two
+
+
+def test_without_a_development_part_a_tenth_is_held_out(pretrained) -> None:
+    examples = classes()
+    found = finetune(pretrained(), CLASSES, train=examples, epochs=1, **BY_HEART)
+    assert len(found.best.predictions) == round(len(examples) / 10)
+
+
+def test_the_best_epoch_is_kept(pretrained, tmp_path: Path) -> None:
+    out = tmp_path / "tuned"
+    found = learned(pretrained(), CLASSES, classes(), epochs=4, rate=2e-2, out=out)
+    epochs = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    scores = [epoch["accuracy"] for epoch in epochs]
+    assert found.scores == [max(scores)]
+    assert found.best.epoch == 1 + scores.index(max(scores))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"epoch": 2}, "finetune: has no key 'epoch': did you mean 'epochs'"),
+        ({"epochs": 0}, "finetune: epochs: Input should be greater than or equal to 1"),
+        ({"length": 1000}, "length 1000: this encoder takes 512 pieces at most"),
+    ],
+)
+def test_a_wrong_setting_is_named(pretrained, settings: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        finetune(pretrained(), CLASSES, train=classes(), **settings)
+
+
+def test_wrong_examples_are_named(pretrained, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no task 'colla': did you mean 'cola'"):
+        finetune(pretrained(), "colla", train=classes())
+    with pytest.raises(UserError, match="only the label 'old'"):
+        finetune(pretrained(), CLASSES, train=[Example("a", label="old")] * 4)
+    with pytest.raises(UserError, match="examples without labels"):
+        finetune(pretrained(), CLASSES, train=classes(), dev=[Example("a")])
+    with pytest.raises(UserError, match="needs --data DIR, or --train FILE"):
+        finetune(pretrained(), CLASSES)
+    with pytest.raises(UserError, match="one example is not enough"):
+        finetune(pretrained(), NUMBERS, train=[Example("a", label=1.0)])
+    with pytest.raises(UserError, match="no such folder"):
+        finetune(pretrained(), CLASSES, tmp_path / "missing")

@@ -1,0 +1,58 @@
+"""Minimal pairs: exact counts, and a tie is never right."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from bertwright.tasks.formats.minimal_pairs import MinimalPair
+from bertwright.tasks.minimal_pairs import score_minimal_pairs
+
+
+def scoring(scores: dict[str, float]) -> SimpleNamespace:
+    asked: list[str] = []
+
+    def score(texts: list[str]) -> list[float]:
+        asked.extend(texts)
+        return [scores[text] for text in texts]
+
+    return SimpleNamespace(score=score, asked=asked)
+
+
+def test_counts_are_exact() -> None:
+    model = scoring({"a": -1.0, "b": -2.0, "c": -2.00001, "d": -5.0})
+    pairs = [
+        MinimalPair("a", "b", "one"),
+        MinimalPair("b", "c", "one"),
+        MinimalPair("d", "a", "two"),
+        MinimalPair("a", "a", "two"),
+    ]
+    assert score_minimal_pairs(model, pairs).as_dict() == {
+        "accuracy": 0.25,
+        "ties": 2,
+        "pairs": 4,
+        "paradigms": {
+            "one": {"accuracy": 0.5, "ties": 1, "pairs": 2},
+            "two": {"accuracy": 0.0, "ties": 1, "pairs": 2},
+        },
+    }
+    assert sorted(model.asked) == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("system", ["bert", "modern"])
+def test_a_model_without_an_opinion_ties_on_everything(pretrained, system: str) -> None:
+    model = pretrained(system)
+    with torch.no_grad():
+        model.model.embedding.zero_()
+        model.model.output.bias.zero_()
+    pair = MinimalPair("the red bird is old", "the old red bird is", "order")
+    found = score_minimal_pairs(model, [pair] * 3)
+    assert (found.all.ties, found.all.accuracy) == (3, 0.0)
+
+
+def test_swapping_the_sentences_swaps_the_answers(pretrained) -> None:
+    model = pretrained("bert")
+    pairs = [MinimalPair("the red bird", "the bird red", "p"), MinimalPair("a tree", "tree a", "p")]
+    swapped = [MinimalPair(pair.bad, pair.good, "p") for pair in pairs]
+    there, back = score_minimal_pairs(model, pairs).all, score_minimal_pairs(model, swapped).all
+    assert there.right + back.right + there.ties == 2

@@ -1,0 +1,108 @@
+"""Predictions of files and streams: a line for a line, in order."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from bertwright.errors import UserError
+from bertwright.tasks import prediction
+from bertwright.tasks.catalogue import table_task, tagging_task
+from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.finetuning import finetune
+from bertwright.tasks.formats.examples import Example
+from bertwright.tasks.formats.tables import Columns
+from bertwright.tasks.prediction import predict, predict_file, predict_lines
+from small_tasks import TEXTS, classes, pairs, tagged
+
+
+@pytest.fixture
+def model(pretrained) -> FineTuned:
+    task = table_task("own", Columns("sentence"))
+    return finetune(pretrained(), task, train=classes(), epochs=1).model
+
+
+@pytest.fixture
+def pair_model(pretrained) -> FineTuned:
+    task = table_task("own", Columns("one", "two"))
+    return finetune(pretrained(), task, train=pairs(), epochs=1).model
+
+
+@pytest.fixture
+def tagger(pretrained) -> FineTuned:
+    return finetune(pretrained(), tagging_task("own"), train=tagged(), epochs=1).model
+
+
+def test_a_stream_is_answered_in_order_and_in_parts(model, monkeypatch) -> None:
+    monkeypatch.setattr(prediction, "AT_ONCE", 5)
+    whole = model.predict(TEXTS)
+    pulled: list[str] = []
+
+    def stream():
+        for text in TEXTS:
+            pulled.append(text)
+            yield Example(text)
+
+    predictions = predict(model, stream())
+    first = next(predictions)
+    assert len(pulled) == 5
+    said = [first, *predictions]
+    assert [line["text"] for line in said] == TEXTS
+    assert [line["prediction"] for line in said] == [p.answer for p in whole]
+    assert set(first) == {"text", "prediction", "probabilities"}
+    assert set(first["probabilities"]) == {"old", "new"}
+
+
+def test_every_layout_of_a_file_says_the_same(model, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("\n".join(TEXTS) + "\n")
+    rows = "".join(json.dumps({"sentence": text}) + "\n" for text in TEXTS)
+    with gzip.open(tmp_path / "a.jsonl.gz", "wt") as opened:
+        opened.write(rows)
+    (tmp_path / "a.tsv").write_text("id\tsentence\n" + "".join(f"1\t{t}\n" for t in TEXTS))
+    said = [list(predict_file(model, tmp_path / n)) for n in ("a.txt", "a.jsonl.gz", "a.tsv")]
+    assert said[0] == said[1] == said[2]
+    assert len(said[0]) == len(TEXTS)
+
+
+def test_an_empty_line_is_a_line(model) -> None:
+    assert [
+        p["text"] for p in predict_lines(model, [("1", "a"), ("2", ""), ("3", "b")], ".txt")
+    ] == ["a", "", "b"]
+
+
+def test_pairs_come_with_a_tab_between(pair_model) -> None:
+    (said,) = predict_lines(pair_model, [("line 1", "The red bird\tThe tree")], ".txt")
+    assert (said["text"], said["pair"]) == ("The red bird", "The tree")
+    assert said["prediction"] == pair_model.predict([("The red bird", "The tree")])[0].answer
+
+
+def test_words_come_with_a_tag_each(tagger, tmp_path: Path) -> None:
+    (said,) = predict_lines(tagger, [("line 1", "The red  bird")], ".txt")
+    assert said["words"] == ("The", "red", "bird")
+    assert len(said["prediction"]) == len(said["probabilities"]) == 3
+    (same,) = predict_lines(tagger, [("line 1", '{"words": ["The", "red", "bird"]}')], ".jsonl")
+    (tmp_path / "words.iob2").write_text("1\tThe\n2\tred\n3\tbird\n\n")
+    (read,) = predict_file(tagger, tmp_path / "words.iob2")
+    assert same == said == read
+
+
+@pytest.mark.parametrize(
+    ("layout", "line", "message"),
+    [
+        (".txt", "no tab", "line 7: task own asks for a pair: set its texts apart by a tab"),
+        (".jsonl", "{", "line 7 is not JSON"),
+        (".jsonl", "[]", "line 7: expected a JSON object, found list"),
+        (".jsonl", '{"one": "a", "tow": "b"}', "line 7: no key 'two': did you mean 'tow'"),
+        (".jsonl", '{"one": "a", "two": 1}', "line 7: 'two' is no str: 1"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named(pair_model, layout, line, message) -> None:
+    with pytest.raises(UserError, match=message):
+        list(predict_lines(pair_model, [("line 7", line)], layout))
+
+
+def test_a_file_that_is_no_table_is_refused(model, tmp_path: Path) -> None:
+    (tmp_path / "a.docx").write_text("text")
+    with pytest.raises(UserError, match=r"\.docx is no table"):
+        list(predict_file(model, tmp_path / "a.docx"))
