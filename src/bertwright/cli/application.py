@@ -12,6 +12,7 @@ from bertwright.cli import (
     export,
     fill_mask,
     finetune,
+    get,
     import_,
     minimal_pairs,
     predict,
@@ -40,6 +41,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("export")(export.export)
 app.command("fill-mask")(fill_mask.fill_mask)
 app.command("finetune")(finetune.finetune)
+app.command("get")(get.get)
 app.command("import")(import_.import_)
 app.command("minimal-pairs")(minimal_pairs.minimal_pairs)
 app.command("predict")(predict.predict)
