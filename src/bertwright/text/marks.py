@@ -25,7 +25,8 @@ def mark_pieces(
     marks = [0] * len(offsets)
     word_bytes = [0] * len(offsets)
     sentences = iter(sentence_starts)
-    next_sentence = next(sentences, len(text))
+    never = len(text) + 1
+    next_sentence = next(sentences, never)
     seen = owner = -1
     for piece, (begin, end) in enumerate(offsets):
         place = _skip_space(text, begin)
@@ -40,7 +41,7 @@ def mark_pieces(
         if place >= next_sentence:
             marks[piece] |= SENTENCE_START
             while next_sentence <= place:
-                next_sentence = next(sentences, len(text) + 1)
+                next_sentence = next(sentences, never)
     return marks, word_bytes
 
 

@@ -12,9 +12,9 @@ each kind of tokenizer forgets what came before:
   the apostrophe) back;
 - Unigram with white space collapsed: the tokenizer sees a list of words.
 
-What may not be cut so is given to the tokenizer a line at a time: lines that hold the name of a
-special piece, lines whose sentences end without white space. A tokenizer of any other make gets
-whole documents.
+What may not be cut so is given to the tokenizer as it is: documents that hold the name of a special
+piece, and lines whose sentences end without white space. A tokenizer of any other make gets whole
+documents.
 """
 
 import json
@@ -34,7 +34,7 @@ from bertwright.text.tokenizers import Tokenizer
 
 MAX_KEYS = 1 << 17
 """The table is emptied when it holds more keys than this: about 40 MB."""
-MAX_TEXT = 1 << 24
+MAX_TEXT = 1 << 22
 """... or more characters of keys than this."""
 
 # An entry of the table is 64 bits a piece: the bytes of its words, its marks, its id.
@@ -45,6 +45,7 @@ _NOTHING = np.empty(0, dtype=np.uint64)
 
 # NUL never stands in a document, so a line that goes whole to the tokenizer is told from a key.
 _WHOLE = "\0"
+_UNIGRAM_SPACE = "\u2581"
 _LINE_END = re.compile(r"(?<=\S)(?=\n)")
 
 
@@ -71,6 +72,8 @@ class PieceCache:
         self._tokenizer = tokenizer.backend
         self._pattern = key_pattern(self._tokenizer.to_str())
         names = [token.content for token in self._tokenizer.get_added_tokens_decoder().values()]
+        if self._pattern is _WORD_KEY:
+            names.append(_UNIGRAM_SPACE)
         self._special = re.compile("|".join(map(re.escape, names)) or r"(?!)")
         self._line_end = self._tokenizer.encode("\n", add_special_tokens=False).ids
         self._max_keys = max_keys
@@ -104,28 +107,33 @@ class PieceCache:
         )
 
     def _cut(self, document: str, keys: list[str], sentence_keys: list[int]) -> None:
-        if self._pattern is None:
+        if self._pattern is None or self._special.search(document):
             keys.append(_WHOLE + document)
-            return
-        if self._special.search(document) or may_end_without_space(document):
+        elif may_end_without_space(document):
             self._cut_lines(document, keys, sentence_keys)
-            return
-        find, start = self._pattern.findall, 0
-        for end in sentence_ends(document):
-            keys += find(document, start, end)
-            sentence_keys.append(len(keys))
-            start = end
-        keys += find(document, start)
+        else:
+            self._cut_sentences(self._pattern, document, keys, sentence_keys)
 
     def _cut_lines(self, document: str, keys: list[str], sentence_keys: list[int]) -> None:
         starts = [0, *(match.start() for match in _LINE_END.finditer(document)), len(document)]
         for start, end in pairwise(starts):
             sentence_keys.append(len(keys))
             line = document[start:end]
-            if self._special.search(line) or may_end_without_space(line):
+            if may_end_without_space(line):
                 keys.append(_WHOLE + line)
             else:
                 self._cut(line, keys, sentence_keys)
+
+    @staticmethod
+    def _cut_sentences(
+        pattern: re.Pattern[str], document: str, keys: list[str], sentence_keys: list[int]
+    ) -> None:
+        start = 0
+        for end in sentence_ends(document):
+            keys += pattern.findall(document, start, end)
+            sentence_keys.append(len(keys))
+            start = end
+        keys += pattern.findall(document, start)
 
     def _learn(self, keys: list[str]) -> None:
         """Ask the tokenizer for the pieces of new keys."""

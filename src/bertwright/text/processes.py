@@ -4,10 +4,12 @@ import ctypes
 import os
 import signal
 import sys
+import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.context import BaseContext
 from typing import Any, TypeVar
@@ -19,6 +21,7 @@ Result = TypeVar("Result")
 
 CHUNK_CHARACTERS = 1 << 18
 _AHEAD = 3
+_LIBRARY_THREADS = "TOKENIZERS_PARALLELISM"
 
 
 def available_processors() -> int:
@@ -61,6 +64,8 @@ def in_order(
     )
     pending: deque[Future[Any]] = deque()
     try:
+        with _quietly():
+            pool.submit(_nothing)  # starts the workers
         for item in items:
             pending.append(pool.submit(_work, item))
             if len(pending) > _AHEAD * num_workers:
@@ -80,13 +85,39 @@ _worker: list[Callable[[Any], Any]] = []
 
 def _start_worker(parent: int, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     _die_with_parent(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process tells them to end
+    os.environ[_LIBRARY_THREADS] = "false"
     _worker[:] = [make(*arguments)]
 
 
 def _work(item: Any) -> Any:
     return _worker[0](item)
+
+
+def _nothing() -> None:
+    """What a worker does first."""
+
+
+@contextmanager
+def _quietly() -> Generator[None]:
+    """Start workers without what a fork may meet.
+
+    Ctrl-C is held back: Python would lose it, or wait for half a worker. The tokenizers library is
+    told that its threads do not come along. Python need not warn of forking beside other threads:
+    workers use nothing that those may have locked.
+    """
+    parallelism = os.environ.get(_LIBRARY_THREADS)
+    os.environ[_LIBRARY_THREADS] = "false"
+    interrupts = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, interrupts)
+        del os.environ[_LIBRARY_THREADS]
+        if parallelism is not None:
+            os.environ[_LIBRARY_THREADS] = parallelism
 
 
 def _context() -> BaseContext:

@@ -21,7 +21,7 @@ _END = re.compile(
     rf"[\n{_STOPS}{_IDEOGRAPHIC_STOPS}](?:"
     r"(?<=\S\n)"
     rf"|(?<![\n{_IDEOGRAPHIC_STOPS}])[{_STOPS}]*+[{_CLOSING}]*+(?=[ \t]++[{_OPENING}]*+([^a-z\s]))"
-    rf"|(?<=[{_IDEOGRAPHIC_STOPS}])[{_IDEOGRAPHIC_STOPS}]*+[{_IDEOGRAPHIC_CLOSING}]*+(?=\S)"
+    rf"|(?<=[{_IDEOGRAPHIC_STOPS}])[{_IDEOGRAPHIC_STOPS}]*+[{_IDEOGRAPHIC_CLOSING}]*+(?=[^\S\n]*+\S)"
     r")"
 )
 

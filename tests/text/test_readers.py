@@ -1,0 +1,290 @@
+"""Every kind of input, and every wrong one."""
+
+import csv
+import gzip
+import io
+import json
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as arrow
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from bertwright.errors import UserError
+from bertwright.text import readers, streams
+from bertwright.text.documents import LONGEST_DOCUMENT, LONGEST_PARAGRAPH, ReadCounts
+from bertwright.text.readers import find_sources, read_documents
+
+DOCUMENTS = ["First line.\nSecond line.", "Another document, with \u201cquotes\u201d.", "Third."]
+
+
+def as_txt(documents: list[str]) -> bytes:
+    return "\n\n".join(documents).encode()
+
+
+def as_jsonl(documents: list[str]) -> bytes:
+    return "\n".join(json.dumps({"id": 1, "text": text}) for text in documents).encode()
+
+
+def as_csv(documents: list[str]) -> bytes:
+    file = io.StringIO(newline="")
+    csv.writer(file).writerows([["id", "text"], *(["1", text] for text in documents)])
+    return file.getvalue().encode()
+
+
+def as_parquet(documents: list[str]) -> bytes:
+    file = io.BytesIO()
+    parquet.write_table(arrow.table({"id": range(len(documents)), "text": documents}), file)
+    return file.getvalue()
+
+
+WRITERS = {"txt": as_txt, "jsonl": as_jsonl, "csv": as_csv, "parquet": as_parquet}
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".zst": zstandard.ZstdCompressor(write_checksum=True).compress,
+}
+
+
+def read(
+    *inputs: Path | str, column: str = "text", format: str | None = None
+) -> tuple[list[str], ReadCounts]:
+    counts = ReadCounts()
+    sources = find_sources(inputs, column, format, counts)
+    return list(read_documents(sources, counts)), counts
+
+
+@pytest.mark.parametrize("packing", PACKERS)
+@pytest.mark.parametrize("ending", WRITERS)
+def test_every_format_plain_and_compressed(ending: str, packing: str, tmp_path: Path) -> None:
+    file = tmp_path / f"text.{ending}{packing}"
+    file.write_bytes(PACKERS[packing](WRITERS[ending](DOCUMENTS)))
+    documents, counts = read(file)
+    assert documents == DOCUMENTS
+    assert (counts.files, counts.raw_bytes) == (1, file.stat().st_size)
+    assert counts.sources[0]["name"] == str(file)
+
+
+def test_a_tsv_keeps_its_quotes(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text('text\tlabel\n"Half a quote\t1\n')
+    assert read(tmp_path)[0] == ['"Half a quote']
+
+
+@pytest.mark.parametrize("format", [None, "jsonl"])
+def test_standard_input(format: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = WRITERS[format or "txt"](DOCUMENTS)
+    stdin = io.TextIOWrapper(io.BytesIO(gzip.compress(data)))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert read("-", format=format)[0] == DOCUMENTS
+
+
+def test_folders_and_patterns(tmp_path: Path) -> None:
+    for name, text in (("b/2.txt", "two"), ("b/1.txt.gz", "one"), ("a.txt", "zero")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        data = text.encode()
+        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG")
+    (tmp_path / ".hidden.txt").write_text("hidden")
+    documents, counts = read(tmp_path)
+    assert documents == ["zero", "one", "two"]
+    assert counts.ignored_files == 1
+    assert read(f"{tmp_path}/**/*.txt")[0] == ["zero", "two"]
+    assert read(tmp_path / "b" / "2.txt", tmp_path)[0] == ["two", "zero", "one"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere", "no such file or folder"),
+        ("*.txt", "no such file or folder"),
+        ("empty", "holds no text"),
+        ("notes.md", "--format"),
+    ],
+)
+def test_names_that_fit_nothing(name: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes.md").write_text("text")
+    with pytest.raises(UserError, match=message):
+        read(tmp_path / name)
+
+
+def test_a_format_may_be_said(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("text")
+    assert read(tmp_path / "notes.md", format="txt")[0] == ["text"]
+    with pytest.raises(UserError, match="did you mean 'jsonl'"):
+        read(tmp_path / "notes.md", format="json")
+
+
+def test_line_ends_of_every_system(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(
+        b"\xef\xbb\xbfone\r\ntwo\r\n\r\nthree\rfour\r\r five \x0b\n \t\nsix"
+    )
+    assert read(tmp_path)[0] == ["one\ntwo", "three\nfour", "five", "six"]
+
+
+@given(st.text(alphabet="a\r\n\0\xe9"), st.integers(1, 5))
+def test_blocks_do_not_show(text: str, size: int) -> None:
+    data = text.encode()
+    blocks = [data[start : start + size] for start in range(0, len(data), size)]
+    counts = ReadCounts()
+    expected = text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
+    assert "".join(streams.decode(blocks, "text", counts)) == expected
+    assert counts.nul_bytes == text.count("\0")
+
+
+@given(st.binary(max_size=63), st.integers(1, 7))
+def test_any_bytes_survive(data: bytes, size: int) -> None:
+    blocks = [data[start : start + size] for start in range(0, len(data), size)]
+    whole, parts = ReadCounts(), ReadCounts()
+    try:
+        text = "".join(streams.decode([data], "text", whole))
+    except UserError:
+        return
+    assert text.encode().decode() == text
+    if not data.startswith(b"\xef"):  # a mark of byte order stands in the first block
+        assert "".join(streams.decode(blocks, "text", parts)) == text
+
+
+def test_invalid_utf8_and_nul_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"caf\xe9 na\xefve \xef\xbf\xbd real\x00 text\n" * 10)
+    documents, counts = read(tmp_path)
+    assert counts.invalid_utf8 == 20
+    assert counts.nul_bytes == 10
+    assert "\0" not in documents[0]
+
+
+def test_half_a_surrogate_in_json(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(
+        '{"text": "broken \\ud83d here \\u0000, whole \\ud83d\\ude00"}\n'
+    )
+    documents, counts = read(tmp_path)
+    assert documents == ["broken \ufffd here , whole \U0001f600"]
+    assert (counts.invalid_utf8, counts.nul_bytes) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"\x7fELF" + bytes(100), "a program"),
+        (b"%PDF-1.4 text", "a PDF"),
+        ("text".encode("utf-16"), "UTF-16"),
+        (random.Random(0).randbytes(1000), "a binary file"),
+    ],
+)
+def test_binary_files_are_refused(content: bytes, what: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(content)
+    with pytest.raises(UserError, match=f"a.txt is {what}|a.txt is text in {what}"):
+        read(tmp_path)
+
+
+def test_an_empty_file_is_counted(tmp_path: Path) -> None:
+    for ending in WRITERS:
+        (tmp_path / f"empty.{ending}").write_bytes(b"")
+    (tmp_path / "some.txt").write_text("text")
+    documents, counts = read(tmp_path)
+    assert documents == ["text"]
+    assert counts.empty_files == 4
+
+
+@pytest.mark.parametrize("packing", [".gz", ".zst"])
+def test_compressed_files_cut_short_or_damaged(packing: str, tmp_path: Path) -> None:
+    packed = PACKERS[packing](random.Random(0).randbytes(5000).hex().encode())
+    file = tmp_path / f"a.txt{packing}"
+    file.write_bytes(packed[:-100])
+    with pytest.raises(UserError, match="is cut short"):
+        read(file)
+    file.write_bytes(packed[:2000] + bytes(500) + packed[2500:])
+    with pytest.raises(UserError, match=r"is damaged|is cut short"):
+        read(file)
+
+
+@pytest.mark.parametrize("packing", [".gz", ".zst"])
+def test_compressed_files_of_several_members(packing: str, tmp_path: Path) -> None:
+    pack = PACKERS[packing]
+    file = tmp_path / f"a.txt{packing}"
+    file.write_bytes(pack(b"one ") + pack(b"two " * 200_000) + pack(b"three"))
+    documents, _ = read(file)
+    assert " ".join(documents).split() == ["one", *["two"] * 200_000, "three"]
+
+
+def test_wrong_rows_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    for line, message in (
+        ("{broken", "line 2 is not JSON"),
+        ("[1]", "line 2 is not a JSON object"),
+        ('{"txt": "x"}', "line 2 has no column 'text': did you mean 'txt'"),
+        ('{"text": 3}', "line 2: 'text' holds int, not text"),
+    ):
+        file.write_text(f'{{"text": "fine"}}\n{line}\n')
+        with pytest.raises(UserError, match=message):
+            read(file)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
+def test_a_missing_column_is_named_with_those_there_are(ending: str, tmp_path: Path) -> None:
+    (tmp_path / f"a.{ending}").write_bytes(WRITERS[ending](DOCUMENTS))
+    with pytest.raises(UserError, match=r"has no column 'body' \(known: id, text\).*--column"):
+        read(tmp_path, column="body")
+
+
+def test_a_damaged_parquet_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(as_parquet(DOCUMENTS)[:-10])
+    with pytest.raises(UserError, match=r"a\.parquet is not a whole parquet file"):
+        read(tmp_path)
+
+
+def test_rows_without_text_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": ""}\n\n{"text": null}\n{"text": ["a", "b"]}\n')
+    documents, counts = read(tmp_path)
+    assert documents == ["a\nb"]
+    assert counts.empty_rows == 2
+
+
+def test_a_line_without_end_is_cut_where_a_sentence_ends(tmp_path: Path) -> None:
+    sentence = "The keeper counted the ships again. "
+    number = 3 * LONGEST_DOCUMENT // len(sentence)
+    (tmp_path / "a.txt").write_text(sentence * number)
+    documents, counts = read(tmp_path)
+    assert (
+        "".join(documents).replace("\n", "").replace(" ", "") == sentence.replace(" ", "") * number
+    )
+    assert counts.cut_paragraphs > 2
+    assert counts.cut_documents == len(documents) - 1 > 1
+    paragraphs = [paragraph for document in documents for paragraph in document.split("\n")]
+    assert max(map(len, paragraphs)) <= LONGEST_PARAGRAPH
+    assert max(map(len, documents)) <= LONGEST_DOCUMENT
+    assert {paragraph[-6:] for paragraph in paragraphs} == {"again."}
+
+
+@pytest.mark.parametrize("filler", ["no end to this line of words", "x" * 1000, "\u6211" * 1000])
+def test_long_lines_are_cut_even_without_sentences(filler: str, tmp_path: Path) -> None:
+    text = filler * (200_000 // len(filler))
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": text}))
+    (documents, _), squeezed = read(tmp_path), text.replace(" ", "")
+    assert "".join(documents).replace("\n", "").replace(" ", "") == squeezed
+
+
+def test_a_row_too_long_to_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "_LONGEST_ROW", 1000)
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "x" * 2000}))
+    with pytest.raises(UserError, match="more than 1,000 characters"):
+        read(tmp_path)
+
+
+def test_a_file_that_may_not_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_text("text")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("builtins.open", refuse)
+    with pytest.raises(UserError, match=r"a\.txt cannot be read: Permission denied"):
+        read(tmp_path)

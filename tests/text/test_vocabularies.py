@@ -1,0 +1,107 @@
+"""Learning a vocabulary: nothing is left to chance."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from small_text import KINDS, stories
+
+from bertwright.errors import UserError
+from bertwright.text import vocabularies
+from bertwright.text.tokenizers import Tokenizer, TokenizerChoice
+from bertwright.text.vocabularies import train_on_files, train_tokenizer
+
+HASHES = """
+import sys
+from small_text import KINDS, stories
+from bertwright.text.tokenizers import TokenizerChoice
+from bertwright.text.vocabularies import train_tokenizer
+for kind in KINDS:
+    choice = TokenizerChoice.choose({"kind": kind, "size": 400})
+    print(train_tokenizer(stories(40), choice, int(sys.argv[1])).hash)
+"""
+
+
+def choice(kind: str, size: int = 400) -> TokenizerChoice:
+    return TokenizerChoice.choose({"kind": kind, "size": size})
+
+
+def test_the_same_in_every_process_whatever_their_number() -> None:
+    here = [train_tokenizer(stories(40), choice(kind)).hash for kind in KINDS]
+    command = [sys.executable, "-c", f"import sys; sys.path[:0] = {sys.path!r}\n{HASHES}"]
+    running = [
+        subprocess.Popen([*command, workers], stdout=subprocess.PIPE, text=True)
+        for workers in ("1", "2")
+    ]
+    for process in running:
+        assert process.communicate()[0].split() == here
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_order_of_the_texts_does_not_matter(kind: str) -> None:
+    texts = stories(40)
+    assert (
+        train_tokenizer(texts, choice(kind)).hash == train_tokenizer(texts[::-1], choice(kind)).hash
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_there_are_no_more_pieces_than_asked_for(kind: str) -> None:
+    assert train_tokenizer(stories(60), choice(kind, 400)).size <= 400
+
+
+def test_frequent_words_are_pieces(tokenizer: Tokenizer) -> None:
+    assert len(tokenizer.encode(" lighthouse")) == 1
+
+
+def test_rare_characters_get_no_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vocabularies, "CHARACTER_COVERAGE", 0.99)
+    tokenizer = train_tokenizer(["common words " * 100, "\u16a0"], choice("wordpiece"))
+    assert tokenizer.encode("\u16a0") == [tokenizer.specials.unknown]
+
+
+def test_counts_of_a_large_text_are_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = train_tokenizer(stories(60), choice("wordpiece"))
+    monkeypatch.setattr(vocabularies, "MOST_WORDS_FED", 500)
+    monkeypatch.setattr(vocabularies, "MOST_DISTINCT_WORDS", 20)
+    scaled = train_tokenizer(stories(60), choice("wordpiece"))
+    assert 100 < scaled.size < whole.size
+    assert scaled.encode("lighthouse") == [scaled.id("lighthouse")]
+
+
+def test_no_word_is_an_error() -> None:
+    with pytest.raises(UserError, match="no word"):
+        train_tokenizer(["  \n "], choice("wordpiece"))
+
+
+def test_bytes_cannot_be_lower_cased() -> None:
+    lower = TokenizerChoice.choose({"kind": "byte-bpe", "size": 400, "lowercase": True})
+    with pytest.raises(UserError, match="--lowercase"):
+        train_tokenizer(stories(5), lower)
+
+
+def test_from_files_to_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("\n\n".join(stories(30)))
+    (tmp_path / "b.txt").write_text("\n\n".join(stories(10)))  # again the first ten
+    settings = {"kind": "wordpiece", "size": 400}
+    one = train_on_files([tmp_path / "a.txt"], tmp_path / "one", settings, num_workers=1)
+    both = train_on_files([tmp_path], tmp_path / "both", settings, num_workers=1)
+    assert one.hash == both.hash == Tokenizer.load(tmp_path / "one").hash
+    with pytest.raises(UserError, match="already exists"):
+        train_on_files([tmp_path], tmp_path / "one", settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"kind": "wordpeice"}, "did you mean 'wordpiece'"),
+        ({"kind": "wordpiece", "size": 3}, "size"),
+        ({"kind": "wordpiece", "sise": 300}, "sise"),
+    ],
+)
+def test_wrong_settings_are_one_sentence(
+    settings: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=message):
+        train_on_files([tmp_path], tmp_path / "out", settings)
