@@ -2,32 +2,14 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
+from toy_stories import stories
 
 from bertwright.text.preparation import prepare
 from bertwright.text.shards import Data
 from bertwright.text.tokenizers import ByteBpeChoice, WordPieceChoice
 from bertwright.text.vocabularies import train_tokenizer
 from bertwright.training import pretraining
-
-TEXT = """the a old young small great red blue house river mountain farmer teacher horse bird song
-walks sings sees builds carries remembers slowly quickly often never under over beside and"""
-WORDS = TEXT.split()
-
-
-def stories(number: int, seed: int = 0) -> list[str]:
-    """Documents of made-up sentences; words repeat within a document more than between them."""
-    draw = np.random.default_rng(seed)
-    texts: list[str] = []
-    for _ in range(number):
-        favourites = draw.choice(WORDS, 8)
-        sentences = [
-            " ".join(draw.choice(favourites if draw.random() < 0.7 else WORDS, 9)).capitalize()
-            for _ in range(draw.integers(4, 12))
-        ]
-        texts.append(". ".join(sentences) + ".")
-    return texts
 
 
 def prepared(folder: Path, kind: str = "wordpiece") -> Data:

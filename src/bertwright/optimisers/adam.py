@@ -17,6 +17,9 @@ from bertwright.optimisers.parameters import MasterParameters, fill
 
 DECAYED = ("matrix", "table")
 
+PIECE = 1 << 18
+"""Elements of an eager pass."""
+
 RangeUpdate = Callable[[Tensor, Tensor | None, Tensor, Tensor, Tensor, Tensor, Tensor], None]
 """In place over (n,) elements: master, compute, gradient, two moments, scalars (7,), clip."""
 
@@ -77,7 +80,7 @@ class AdamUpdate:
         self._moments = [torch.zeros(length, device=device) for _ in range(2)]
         self._num_steps = torch.zeros((), dtype=torch.int64)
         # For any length: one kernel serves every range of every model.
-        self._update = torch.compile(update, dynamic=True) if compiled else update
+        self._update = torch.compile(update, dynamic=True) if compiled else in_pieces(update)
 
     @torch.no_grad()
     def step(self, gradient: Tensor, rate: float, clip: Tensor) -> None:
@@ -129,6 +132,26 @@ class AdamUpdate:
             ),
             device=self._parameters.master.device,
         )
+
+
+def in_pieces(update: RangeUpdate) -> RangeUpdate:
+    """The same update piece by piece: eager passes that stay in the cache take half the time."""
+
+    def pieces(
+        master: Tensor,
+        compute: Tensor | None,
+        gradient: Tensor,
+        first: Tensor,
+        second: Tensor,
+        scalars: Tensor,
+        clip: Tensor,
+    ) -> None:
+        for start in range(0, len(master), PIECE):
+            of = slice(start, start + PIECE)
+            copy = None if compute is None else compute[of]
+            update(master[of], copy, gradient[of], first[of], second[of], scalars, clip)
+
+    return pieces
 
 
 def decoupled_update(

@@ -40,6 +40,11 @@ WORD_BYTES = 50_000
 TOKENS_AT_ONCE = 4096
 
 
+def figure_name(question: str) -> str:
+    """A question's name in the names of figures: ``next-sentence`` gives ``next_sentence_loss``."""
+    return question.replace("-", "_")
+
+
 @dataclass(frozen=True)
 class HeldOut:
     """The questions of one phase on held-out text."""
@@ -55,10 +60,10 @@ class HeldOut:
         figures: dict[str, float] = {}
         for name, objective in self.objectives.items():
             nats, right, count = found[name]
-            figures[f"{name}_loss"] = nats / count
+            figures[f"{figure_name(name)}_loss"] = nats / count
             if isinstance(objective, Masked):
                 figures["perplexity"] = math.exp(min(nats / count, 700.0))
-            figures[f"{name}_accuracy"] = right / count
+            figures[f"{figure_name(name)}_accuracy"] = right / count
         if self.unigram_entropy is not None and self.most_frequent_accuracy is not None:
             figures["unigram_entropy"] = self.unigram_entropy
             figures["most_frequent_accuracy"] = self.most_frequent_accuracy

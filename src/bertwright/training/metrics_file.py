@@ -46,8 +46,9 @@ class MetricsFile(Reporter):
         line["loss"] = _mean([r.loss for r in reports])
         for name in last.losses:
             asked = [r for r in reports if name in r.losses]
-            line[f"{name}_loss"] = _mean([r.losses[name] for r in asked])
-            line[f"{name}_accuracy"] = _mean([r.accuracies[name] for r in asked])
+            key = name.replace("-", "_")
+            line[f"{key}_loss"] = _mean([r.losses[name] for r in asked])
+            line[f"{key}_accuracy"] = _mean([r.accuracies[name] for r in asked])
         line |= {"rate": last.rate, "gradient_norm": last.norm, "tokens": last.tokens}
         line["tokens_per_second"] = self._speed.tokens_per_second()
         line["peak_share"] = self._speed.peak_share()

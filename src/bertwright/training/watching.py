@@ -14,6 +14,7 @@ from bertwright.training.evaluation import (
     WORD_BYTES,
     HeldOut,
     bits_per_byte,
+    figure_name,
     held_out,
     masked_name,
 )
@@ -81,7 +82,7 @@ class HeldOutWatch:
             self._warn_of_plateau(place.phase, figures)
         objectives = self._recipe.objectives_of(place.phase)
         alike = objectives == self._recipe.objectives_of(self._last)
-        score = figures[f"{next(iter(objectives))}_loss"] if alike else None
+        score = figures[f"{figure_name(next(iter(objectives)))}_loss"] if alike else None
         return Evaluation(score, {f"heldout_{name}": value for name, value in figures.items()})
 
     def at_the_end(self) -> dict[str, float]:
@@ -124,7 +125,7 @@ class HeldOutWatch:
         name = masked_name(self._recipe.objectives_of(phase))
         if name is None or self.warnings:
             return
-        loss, entropy = figures[f"{name}_loss"], figures["unigram_entropy"]
+        loss, entropy = figures[f"{figure_name(name)}_loss"], figures["unigram_entropy"]
         if loss > entropy - PLATEAU:
             warning = (
                 f"the held-out masked loss ({loss:.3f}) has not left the unigram entropy "
