@@ -195,6 +195,22 @@ def test_a_model_is_trained_further(data: Data, tmp_path: Path) -> None:
     assert all(torch.allclose(before[name], after[name], atol=1e-7) for name in before)
 
 
+def test_a_model_trained_further_continues_from_it(data: Data, tmp_path: Path) -> None:
+    pretrain(small("modern", "steps=3"), data, tmp_path / "first")
+    further = {"changes": ["steps=4", "checkpoint_every=9"], "start_from": tmp_path / "first"}
+    pretrain(None, data, tmp_path / "whole", **further)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bertwright.training.checkpoints.Checkpoints.write", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            pretrain(None, data, tmp_path / "cut", **further)
+    pretrain(None, data, tmp_path / "cut", resume=True)
+    assert_equal(tmp_path / "whole", tmp_path / "cut")
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_two_processes_end_within_rounding_of_one(data: Data, tmp_path: Path) -> None:
     recipe = small("bert", *BERT, "steps=6")
     pretrain(recipe, data, tmp_path / "one")
@@ -290,6 +306,15 @@ def test_a_model_of_another_tokenizer_or_encoder_is_refused(
         pretrain(wider, data, tmp_path / "b", start_from=tmp_path / "model")
     with pytest.raises(UserError, match="not a model folder"):
         pretrain(None, data, tmp_path / "c", start_from=tmp_path / "nowhere")
+    assert not {"a", "b", "c"} & {path.name for path in tmp_path.iterdir()}
+
+
+def test_too_little_text_for_a_row_is_said_before_anything_is_written(
+    data: Data, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match="too few for one row"):
+        pretrain(small("modern", "assembly.length=100000"), data, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ def pretrain(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RECIPE] [KEY.PATH=VALUE ...]", help="A recipe (modern-mini) and changes to it."
+            metavar="[RECIPE] [KEY.PATH=VALUE ...]",
+            help="A recipe (modern-mini) and changes to it.",
         ),
     ] = None,
     budget: Annotated[

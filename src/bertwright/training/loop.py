@@ -26,7 +26,7 @@ from bertwright.training.distributed import ALONE, Processes
 from bertwright.training.interruption import Interrupted, Interruption, interruptions
 from bertwright.training.procedure import Procedure
 from bertwright.training.reporting import Reporter
-from bertwright.training.watch import Pending, Watch
+from bertwright.training.step_watch import Pending, StepWatch
 
 TOKENS = "real tokens"
 """The name under which tokens are counted beside the questions; no question has it."""
@@ -114,7 +114,7 @@ class _Run(Generic[MicroBatch]):
         self.job = job
         self.state = State()
         self.kept: tuple[int, Path | None] = (0, None)
-        self.watch = Watch(job.processes, job.reporter, job.folder)
+        self.watch = StepWatch(job.processes, job.reporter, job.folder)
 
     def to_the_end(self, interruption: Interruption) -> Outcome:
         job, state = self.job, self.state

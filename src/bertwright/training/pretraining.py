@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
-
 from bertwright.encoder.roles import roles
 from bertwright.errors import UserError
 from bertwright.examples.batches import Batch
@@ -19,7 +17,7 @@ from bertwright.machine import (
     tune_allocator,
     versions,
 )
-from bertwright.model.folder import TRAINING, load_model, save_model
+from bertwright.model.folder import TRAINING, save_model
 from bertwright.model.model import Model
 from bertwright.optimisers.parameters import MasterParameters
 from bertwright.recipes import Recipe
@@ -29,6 +27,7 @@ from bertwright.training.clipping import Clipping
 from bertwright.training.clock import BudgetClock, Clock, Place, When, every, seconds_of
 from bertwright.training.compilation import operations_per_token, remember, repays
 from bertwright.training.distributed import Processes, processes
+from bertwright.training.first_model import first_model
 from bertwright.training.loop import Job, Outcome, train
 from bertwright.training.metrics_file import MetricsFile
 from bertwright.training.progress import ProgressLine
@@ -87,19 +86,24 @@ def pretrain(
     started = time.monotonic() - seconds_spent
     tune_allocator()
     folder = RunFolder(Path(out))
+    continued = resume and folder.started
     source = Path(start_from) if start_from is not None else None
     chosen = choose_recipe(recipe, changes, folder if resume else None, source)
     opened = data if isinstance(data, Data) else Data.open(data)
     chosen = fitted(chosen, opened)
     seconds = seconds_of(budget) if isinstance(budget, str) else budget
+    if continued:
+        folder.check_same(chosen)
+        if folder.finished:
+            return _read(folder)
+        source = folder.started_from
     with processes() as mine:
-        if resume and folder.started:
-            folder.check_same(chosen)
-            if folder.finished:
-                return _read(folder)
-        elif mine.first:
-            folder.start(chosen)
-        run = _Pretraining(chosen, opened, folder, mine, seconds, source, started)
+        # Whatever may be wrong comes out before the folder is taken.
+        model = first_model(chosen, opened, source)
+        batches = RecipeBatches(chosen, opened, mine)
+        if mine.first and not continued:
+            folder.start(chosen, source)
+        run = _Pretraining(model, batches, opened, folder, mine, seconds, started)
         return run.to_the_end(tensorboard)
 
 
@@ -108,15 +112,16 @@ class _Pretraining:
 
     def __init__(
         self,
-        recipe: Recipe,
+        model: Model,
+        batches: RecipeBatches,
         data: Data,
         folder: RunFolder,
         mine: Processes,
         budget: float | None,
-        start_from: Path | None,
         started: float,
     ) -> None:
-        self.recipe, self.data, self.folder, self.mine = recipe, data, folder, mine
+        self.recipe = recipe = model.recipe
+        self.batches, self.data, self.folder, self.mine = batches, data, folder, mine
         self.device = mine.device
         self.journal = folder.journal(mine)
         self._check_same_data()
@@ -130,7 +135,7 @@ class _Pretraining:
         self.peak = known_matrix_peak(recipe.precision, self.device)
         self.compiled = self._decide("compile", self._compile)
         self.clock = self._clock(started)
-        self.model = self._first_model(start_from).to(self.device)
+        self.model = model.to(self.device)
         self.parameters = MasterParameters(
             self.model, roles(self.model), recipe.precision, self.device
         )
@@ -154,15 +159,14 @@ class _Pretraining:
 
     def _job(self, first_step: int, tensorboard: bool) -> Job[Batch]:
         recipe = self.recipe
-        batches = RecipeBatches(recipe, self.data, self.mine)
         return Job(
             parameters=self.parameters,
             update=recipe.optimiser.build(self.parameters, self.compiled),
-            batch=batches,
+            batch=self.batches,
             losses=RecipeLosses(recipe, self.model),
             clock=self.clock,
             rate=recipe.schedule.at,
-            weights=batches.weights,
+            weights=self.batches.weights,
             clip=Clipping(recipe.clip, self.compiled),
             processes=self.mine,
             evaluate=self.watch,
@@ -210,12 +214,6 @@ class _Pretraining:
         if self.recipe.compile != "auto":
             return self.recipe.compile
         return repays(self.recipe, self.vocabulary_size, self.peak, self.budget)
-
-    def _first_model(self, start_from: Path | None) -> Model:
-        model = Model.build(self.recipe, self.vocabulary_size)
-        if start_from is not None:
-            _take_weights(model, start_from, self.data)
-        return model
 
     def _check_same_data(self) -> None:
         data_hash = self.data.manifest.hash
@@ -283,24 +281,3 @@ def _read(folder: RunFolder) -> Pretrained:
         about["result"],
         tuple(about["warnings"]),
     )
-
-
-@torch.no_grad()
-def _take_weights(model: Model, folder: Path, data: Data) -> None:
-    """Fill a model from a model folder; heads that the folder does not have stay as they are."""
-    found, tokenizer = load_model(folder)
-    if tokenizer.hash != data.tokenizer.hash:
-        raise UserError(
-            f"{data.path} was prepared with another tokenizer than that of {folder}: prepare the "
-            f"text with --tokenizer {folder}"
-        )
-    weights = dict(found.named_parameters())
-    for name, parameter in model.named_parameters():
-        there = weights.get(name)
-        if there is not None and there.shape == parameter.shape:
-            parameter.copy_(there)
-        elif name.startswith("encoder."):
-            raise UserError(
-                f"--from {folder}: its encoder is not the recipe's ({name} differs): name no "
-                f"recipe to train the model as it is"
-            )

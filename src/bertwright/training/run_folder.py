@@ -20,6 +20,8 @@ from bertwright.training.distributed import Processes
 
 DEFAULT_RECIPE = "modern-mini"
 
+JOURNAL, FROM = "clock.jsonl", "from"
+
 
 class RunFolder:
     """One run's folder; ``journal`` and ``checkpoints`` live in it."""
@@ -42,9 +44,15 @@ class RunFolder:
 
     def journal(self, mine: Processes) -> Journal:
         """The decisions taken so far; only the first process writes them down."""
-        return Journal(self.path / "clock.jsonl" if mine.first else None)
+        return Journal(self.path / JOURNAL if mine.first else None)
 
-    def start(self, recipe: Recipe) -> None:
+    @property
+    def started_from(self) -> Path | None:
+        """The model folder whose weights were the first of the run that was started here."""
+        entries = Journal(self.path / JOURNAL).entries
+        return next((Path(entry[FROM]) for entry in entries if FROM in entry), None)
+
+    def start(self, recipe: Recipe, start_from: Path | None) -> None:
         """Take the folder for a new run.
 
         Errors: UserError when something is in it.
@@ -56,6 +64,8 @@ class RunFolder:
             )
         require_free(self.path)
         self.path.mkdir(parents=True, exist_ok=True)
+        if start_from is not None:
+            Journal(self.path / JOURNAL).add({FROM: str(start_from.resolve())})
         write_text(self.path / RECIPE, recipe.as_yaml())
 
     def check_same(self, recipe: Recipe) -> None:

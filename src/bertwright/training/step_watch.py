@@ -43,7 +43,7 @@ class Pending:
     tokens: int
 
 
-class Watch:
+class StepWatch:
     """Reports the steps and stops a run whose loss or gradient is not finite."""
 
     def __init__(self, processes: Processes, reporter: Reporter, folder: Path) -> None:
