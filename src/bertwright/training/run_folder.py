@@ -99,8 +99,14 @@ def choose_recipe(
 def fitted(recipe: Recipe, data: Data) -> Recipe:
     """The recipe with the vocabulary that the data set has.
 
-    Errors: UserError when the data were cut into pieces by another kind of tokenizer.
+    Errors: UserError when the data were cut into pieces by another kind of tokenizer, or when the
+    recipe asks no question.
     """
+    if not recipe.objectives:
+        raise UserError(
+            f"recipe {recipe.name} asks no question, as an encoder imported without heads: add "
+            f"objectives.masked={{}}"
+        )
     asked, has = recipe.text.tokenizer, data.manifest.tokenizer
     kind: str = asked.kind  # type: ignore[attr-defined]
     if kind != has.kind:
