@@ -7,6 +7,7 @@ import typer
 from bertwright.cli import (
     bench,
     count,
+    doctor,
     embed,
     evaluate,
     export,
@@ -36,6 +37,7 @@ app.add_typer(bench.app, name="bench")
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(tokenizer.app, name="tokenizer")
 app.command("count")(count.count)
+app.command("doctor")(doctor.doctor)
 app.command("embed")(embed.embed)
 app.command("evaluate")(evaluate.evaluate)
 app.command("export")(export.export)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from bertwright.cli.output import AsJson, report, say
-from bertwright.cli.recipes import Plugin
+from bertwright.cli.recipes import Plugin, recipe_and_changes
 
 
 def pretrain(
@@ -37,22 +37,19 @@ def pretrain(
 
     spent = seconds_since_start()
     tune_allocator()
-    from bertwright.errors import UserError
     from bertwright.recipes.loading import import_plugin
     from bertwright.training import pretraining
     from bertwright.training.interruption import Interrupted
 
     if plugin is not None:
         import_plugin(plugin)
-    names = [word for word in words or [] if "=" not in word]
-    if len(names) > 1:
-        raise UserError(f"{names[1]!r} is neither a recipe nor a change (key.path=value)")
+    name, changes = recipe_and_changes(words)
     try:
         result = pretraining.pretrain(
-            names[0] if names else None,
+            name,
             data,
             output,
-            changes=[word for word in words or [] if "=" in word],
+            changes=changes,
             budget=budget,
             resume=resume,
             start_from=start_from,

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from bertwright.cli.output import AsJson, report
+from bertwright.errors import UserError
 
 app = typer.Typer(help="List, show and compare recipes.", invoke_without_command=True)
 
@@ -15,6 +16,14 @@ Overrides = Annotated[
 Plugin = Annotated[
     Path | None, typer.Option(help="A Python file with choices of your own, imported first.")
 ]
+
+
+def recipe_and_changes(words: list[str] | None) -> tuple[str | None, list[str]]:
+    """The words of a command as at most one recipe and the changes to it."""
+    names = [word for word in words or [] if "=" not in word]
+    if len(names) > 1:
+        raise UserError(f"{names[1]!r} is neither a recipe nor a change (key.path=value)")
+    return names[0] if names else None, [word for word in words or [] if "=" in word]
 
 
 @app.callback()

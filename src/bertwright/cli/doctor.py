@@ -1,0 +1,70 @@
+"""``bertwright doctor``: what makes training fail, found before it does."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bertwright.cli.output import AsJson, report, say
+from bertwright.cli.recipes import Plugin, recipe_and_changes
+
+if TYPE_CHECKING:
+    from bertwright.training.doctor import Finding
+
+COLOURS = {"ok": "green", "note": "blue", "warning": "yellow", "error": "red"}
+
+
+def doctor(
+    data: Annotated[Path, typer.Argument(help="A folder that prepare wrote.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RECIPE] [KEY.PATH=VALUE ...]",
+            help="A recipe (modern-mini) and changes to it.",
+        ),
+    ] = None,
+    minutes: Annotated[float, typer.Option(min=0.05, help="The time of the trials.")] = 4.0,
+    quick: Annotated[bool, typer.Option("--quick", help="Leave the trials out.")] = False,
+    plugin: Plugin = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find what makes training fail: in the text, the recipe, its masks, and a few trials.
+
+    The exit code is 0 where nothing is worse than a note, 1 where a check warns or fails, and 2, as
+    everywhere, where the data or the recipe cannot be read.
+    """
+    from bertwright.machine import tune_allocator
+
+    tune_allocator()
+    from bertwright.recipes.loading import import_plugin
+    from bertwright.training.doctor import examine
+    from bertwright.training.interruption import Interrupted
+
+    if plugin is not None:
+        import_plugin(plugin)
+    name, changes = recipe_and_changes(words)
+    try:
+        found = examine(data, name, changes=changes, minutes=minutes, quick=quick, say=say)
+    except Interrupted as interrupted:
+        say("bertwright: the examination was stopped")
+        raise typer.Exit(interrupted.exit_code) from None
+    if as_json:
+        report(found.as_dict(), as_json)
+    else:
+        _print(found.findings)
+    if found.verdict in ("warning", "error"):
+        raise typer.Exit(1)
+
+
+def _print(findings: "tuple[Finding, ...]") -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("check", "verdict", "seen, and what to do", box=None, pad_edge=False)
+    for finding in findings:
+        told = Text(finding.seen)
+        if finding.advice:
+            told.append(f"\n-> {finding.advice}", style="bold")
+        table.add_row(finding.check, Text(finding.verdict, COLOURS[finding.verdict]), told)
+    Console().print(table)

@@ -1,0 +1,275 @@
+"""Checks of real batches: what is hidden, what is asked, and whether it is the right answer.
+
+A batch is compared with the rows that it was made of, so that a wrong selection, corruption or
+question shows whatever code made it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertwright.examples.batches import Batch
+from bertwright.examples.coordinates import Rows
+from bertwright.examples.corruption import Replace
+from bertwright.objectives.causal import Causal
+from bertwright.objectives.masked import Masked
+from bertwright.objectives.next_sentence import NextSentence
+from bertwright.objectives.objective import Objective
+from bertwright.text.tokenizers import Specials, Tokenizer
+from bertwright.training.doctor.drawing import Drawn
+from bertwright.training.doctor.findings import Finding, Verdict, graded
+
+DEVIATIONS = 5.0
+"""From the expected share that chance does not explain."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One question of one phase: the rows it was asked of, and how it was asked.
+
+    ``where`` (K,) are the flat places that count, ``target`` (K,) the answers.
+    """
+
+    name: str
+    drawn: Drawn
+    specials: Specials
+    vocabulary_size: int
+
+    @property
+    def originals(self) -> Rows:
+        return self.drawn.originals
+
+    @property
+    def where(self) -> NDArray[np.int64]:
+        question = self.drawn.batch.questions[self.name]
+        return question.where[question.weight > 0]
+
+    @property
+    def target(self) -> NDArray[np.int64]:
+        question = self.drawn.batch.questions[self.name]
+        return question.target[question.weight > 0]
+
+    def finding(
+        self, check: str, verdict: Verdict, seen: str, advice: str = "", **figures: float
+    ) -> Finding:
+        """A finding that says in which phase it was seen."""
+        where = f"phase {self.drawn.phase}, {self.name}: "
+        return Finding(f"masks.{check}", verdict, where + seen, advice, figures)
+
+
+WRONG = (
+    "the model is trained on wrong questions: mend objectives.{} (or the plugin that defines it)"
+)
+
+
+def check_questions(
+    drawn: Drawn, objectives: Mapping[str, Objective], tokenizer: Tokenizer
+) -> list[Finding]:
+    """Every check of every question that a phase asks."""
+    findings: list[Finding] = []
+    for name, objective in objectives.items():
+        subject = Subject(name, drawn, tokenizer.specials, tokenizer.size)
+        for kind, check in CHECKS:
+            if isinstance(objective, kind):
+                findings.append(check(subject, objective))
+    return findings
+
+
+def asked_share(subject: Subject, objective: Masked) -> Finding:
+    """The share of real places that is asked, against the rate; a row is asked whole places."""
+    rate = objective.selection.rate.at(0.5)
+    num_real = subject.originals.real.sum(axis=1)
+    expected = np.maximum(np.rint(rate * num_real), 1).sum() / num_real.sum()
+    achieved = len(subject.where) / num_real.sum()
+    ratio = achieved / expected
+    verdict = graded(abs(1 - ratio), note=0.1, warning=0.25)
+    return subject.finding(
+        "rate",
+        verdict,
+        f"{achieved:.1%} of the places are asked; the rate is {rate:.1%}",
+        "" if verdict == "ok" else "rows hold too few words to choose from, or the selection errs",
+        achieved=float(achieved),
+        asked=rate,
+    )
+
+
+def hidden_targets(subject: Subject, objective: Masked) -> Finding:
+    """The answers are the pieces that stood at the asked places."""
+    return _right_answers(subject, subject.originals.pieces.ravel()[subject.where])
+
+
+def next_targets(subject: Subject, objective: Causal) -> Finding:
+    """The answers are the pieces that follow the asked places."""
+    following = np.roll(subject.originals.pieces, -1, axis=1).ravel()[subject.where]
+    return _right_answers(subject, following)
+
+
+def _right_answers(subject: Subject, expected: NDArray[np.int32]) -> Finding:
+    wrong = int((expected != subject.target).sum())
+    return subject.finding(
+        "targets",
+        "error" if wrong else "ok",
+        f"{wrong:,} of {len(expected):,} answers are not the piece that stood there",
+        WRONG.format(subject.name) if wrong else "",
+        wrong=wrong,
+        asked=len(expected),
+    )
+
+
+def specials_spared(subject: Subject, objective: Masked) -> Finding:
+    """Special tokens and padding are never asked."""
+    asked = int(subject.originals.special.ravel()[subject.where].sum())
+    return subject.finding(
+        "specials",
+        "error" if asked else "ok",
+        f"{asked:,} special tokens or padding are asked",
+        WRONG.format(subject.name) if asked else "",
+        asked=asked,
+    )
+
+
+def within_document(subject: Subject, objective: Causal) -> Finding:
+    """A piece to predict belongs to the document that is read, and is no padding."""
+    document = subject.originals.coordinates.document
+    crossing = 0
+    if document is not None:
+        following = np.roll(document, -1, axis=1).ravel()[subject.where]
+        here = document.ravel()[subject.where]
+        crossing = int(((following != here) | (following < 0)).sum())
+    return subject.finding(
+        "specials",
+        "error" if crossing else "ok",
+        f"{crossing:,} answers are padding or of another document",
+        WRONG.format(subject.name) if crossing else "",
+        asked=crossing,
+    )
+
+
+def asked_once(subject: Subject, objective: Objective) -> Finding:
+    """No place is asked twice in a batch."""
+    twice = len(subject.where) - len(np.unique(subject.where))
+    return subject.finding(
+        "asked-once",
+        "error" if twice else "ok",
+        f"{twice:,} questions are asked twice",
+        WRONG.format(subject.name) if twice else "",
+        twice=twice,
+    )
+
+
+def elsewhere_untouched(subject: Subject, objective: Objective) -> Finding:
+    """What no question hides is shown as it is."""
+    altered = (subject.drawn.batch.pieces != subject.originals.pieces).ravel()
+    for question in subject.drawn.batch.questions.values():
+        altered[question.where[question.weight > 0]] = False
+    number = int(altered.sum())
+    return subject.finding(
+        "untouched",
+        "error" if number else "ok",
+        f"{number:,} pieces that are not asked are altered",
+        WRONG.format(subject.name) if number else "",
+        altered=number,
+    )
+
+
+def shown_shares(subject: Subject, objective: Masked) -> Finding:
+    """Of the asked places: the shares that show a mask, another piece, the piece itself."""
+    shown = subject.drawn.batch.pieces.ravel()[subject.where]
+    masked = shown == subject.specials.mask
+    kept = ~masked & (shown == subject.target)
+    found = {
+        "mask": float(masked.mean()),
+        "random": float((~masked & ~kept).mean()),
+        "keep": float(kept.mean()),
+    }
+    seen = ", ".join(f"{share:.1%} {name}" for name, share in found.items())
+    corruption = objective.corruption
+    if not isinstance(corruption, Replace):
+        verdict = graded(found["keep"], warning=0.5)
+        advice = "most answers stand in the text: the model copies" if verdict != "ok" else ""
+        return subject.finding("shares", verdict, seen, advice, **found)
+    # A word of several pieces is one cast of the die, so the deviation is that of fewer casts.
+    casts = len(shown) / (4 if corruption.unit == "word" else 1)
+    wanted = {"mask": corruption.mask, "random": corruption.random, "keep": corruption.keep}
+    # A random piece may be the mask or the piece itself.
+    slack = 0.005 + 2 * corruption.random / subject.vocabulary_size
+    odd = [
+        name
+        for name, share in found.items()
+        if abs(share - wanted[name])
+        > slack + DEVIATIONS * (wanted[name] * (1 - wanted[name]) / casts) ** 0.5
+    ]
+    asked = "/".join(f"{100 * share:.4g}" for share in wanted.values())
+    return subject.finding(
+        "shares",
+        "error" if odd else "ok",
+        f"{seen} (asked: {asked})",
+        WRONG.format(f"{subject.name}.corruption") if odd else "",
+        **found,
+    )
+
+
+def drawn_anew(subject: Subject, objective: Masked) -> Finding:
+    """Dynamic masks differ from epoch to epoch, static ones come back after their copies."""
+    drawn, corruption = subject.drawn, objective.corruption
+    same = float(_same_places(drawn.batch, drawn.later, subject.name).mean())
+    verdict: Verdict = "ok"
+    seen = (
+        f"{same:.0%} of the rows are asked at the same places in the next epoch ({corruption.when})"
+    )
+    if corruption.when == "dynamic" or corruption.copies > 1:
+        verdict = graded(same, note=0.2, error=0.5)
+    if drawn.repeated is not None:
+        alike = _same_places(drawn.batch, drawn.repeated, subject.name)
+        alike &= (drawn.batch.pieces == drawn.repeated.pieces).all(axis=1)
+        again = float(alike.mean())
+        seen += f", {again:.0%} after {corruption.copies} epochs"
+        verdict = verdict if again == 1.0 else "error"
+    return subject.finding(
+        "repetition",
+        verdict,
+        seen,
+        "" if verdict == "ok" else WRONG.format(f"{subject.name}.corruption.when"),
+        same=same,
+    )
+
+
+def _same_places(one: Batch, other: Batch, name: str) -> NDArray[np.bool_]:
+    """(B,) which rows are asked at the same places."""
+    first, second = one.questions[name], other.questions[name]
+    same = (first.where == second.where) & (first.weight == second.weight)
+    return same.reshape(len(one.pieces), -1).all(axis=1)
+
+
+def balanced_labels(subject: Subject, objective: NextSentence) -> Finding:
+    """Half of the pairs belong together; a document of one sentence cannot give such a pair."""
+    share = float(subject.target.mean())
+    number = len(subject.target)
+    verdict = graded(abs(share - 0.5) - DEVIATIONS * 0.5 / number**0.5, note=1e-9, warning=0.15)
+    relation = subject.originals.relation
+    if relation is None or not np.array_equal(relation, subject.target):
+        verdict = "error"
+    return subject.finding(
+        "labels",
+        verdict,
+        f"{share:.1%} of {number:,} pairs are random ones",
+        "" if verdict == "ok" else "prepare documents of several sentences, or drop next-sentence",
+        random=share,
+    )
+
+
+CHECKS: tuple[tuple[type[Objective], Callable[[Subject, Any], Finding]], ...] = (
+    (Masked, asked_share),
+    (Masked, hidden_targets),
+    (Causal, next_targets),
+    (Masked, specials_spared),
+    (Causal, within_document),
+    (Objective, asked_once),
+    (Objective, elsewhere_untouched),
+    (Masked, shown_shares),
+    (Masked, drawn_anew),
+    (NextSentence, balanced_labels),
+)

@@ -1,0 +1,126 @@
+"""A trial: a few steps of a recipe's own model in the one loop, without a folder to keep."""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bertwright.encoder.roles import roles
+from bertwright.errors import UserError
+from bertwright.examples.batches import Batch
+from bertwright.model.model import Model
+from bertwright.optimisers.optimiser import Optimiser
+from bertwright.optimisers.parameters import MasterParameters
+from bertwright.recipes import Phase, Recipe
+from bertwright.schedules import Constant
+from bertwright.text.shards import Data
+from bertwright.training.batch_source import StepBatch
+from bertwright.training.clipping import Clipping
+from bertwright.training.clock import Clock, Place
+from bertwright.training.distributed import Processes
+from bertwright.training.loop import Job, train
+from bertwright.training.progress import ProgressLine
+from bertwright.training.recipe_batches import RecipeBatches
+from bertwright.training.recipe_losses import RecipeLosses
+from bertwright.training.reporting import Reporter, Reporters, Speed, StepReport
+
+
+class Enough(Exception):
+    """A trial has shown what it was made for."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is tried: a recipe of one phase whose ``question`` names pieces, on a data set."""
+
+    recipe: Recipe
+    question: str
+    data: Data
+    mine: Processes
+
+    @classmethod
+    def of(cls, recipe: Recipe, data: Data, mine: Processes) -> "Trial | None":
+        """The longest phase that asks for pieces; None where no phase asks for any."""
+        asking = [
+            (phase.share, number, name)
+            for number, phase in enumerate(recipe.phases)
+            for name, objective in recipe.objectives_of(number).items()
+            if objective.names_pieces
+        ]
+        if not asking:
+            return None
+        _, number, question = max(asking, key=lambda each: each[0])
+        return cls(_only_phase(recipe, number), question, data, mine)
+
+    def with_batches(self, most_tokens: float) -> "Trial":
+        """The same with batches of at most so many tokens, and at least one row."""
+        return replace(self, recipe=with_batches(self.recipe, most_tokens))
+
+    def run(
+        self,
+        clock: Clock,
+        watch: Callable[[StepReport], None],
+        *,
+        optimiser: Optimiser,
+        rate: Callable[[float], float],
+        batch: Callable[[Place], StepBatch[Batch]] | None = None,
+        with_dropout: bool = True,
+    ) -> bool:
+        """Train a new model until the clock has finished or ``watch`` raises Enough.
+
+        Returns whether the loss and the gradient stayed finite.
+        """
+        recipe, device = self.recipe, self.mine.device
+        model = Model.build(recipe, self.data.tokenizer.size).to(device)
+        parameters = MasterParameters(model, roles(model), recipe.precision, device)
+        batches = RecipeBatches(recipe, self.data, self.mine)
+        watching = _Watching(watch)
+        with tempfile.TemporaryDirectory() as folder:
+            job = Job(
+                parameters=parameters,
+                update=optimiser.build(parameters, compiled=False),
+                batch=batch or batches,
+                losses=RecipeLosses(recipe, model, with_dropout),
+                clock=clock,
+                rate=rate,
+                weights=batches.weights,
+                clip=Clipping(recipe.clip),
+                processes=self.mine,
+                reporter=Reporters(ProgressLine(clock, Speed()), watching),
+                folder=Path(folder),
+            )
+            try:
+                train(job)
+            except Enough:
+                return True
+            except UserError:
+                # The loop stops at a number that is not finite, and leaves the batch in the folder.
+                if any(Path(folder).iterdir()):
+                    return False
+                raise
+        return True
+
+
+def with_batches(recipe: Recipe, most_tokens: float) -> Recipe:
+    """A recipe whose batches hold at most so many tokens, in every phase; at least one row."""
+    phases: list[Phase] = []
+    for number, phase in enumerate(recipe.phases):
+        own = recipe.batch_tokens_of(number)
+        if max(own.at(0.0), own.at(1.0)) > most_tokens:
+            own = Constant(value=max(most_tokens, recipe.assembly_of(number).length))
+        phases.append(phase.model_copy(update={"batch_tokens": own}))
+    return recipe.model_copy(update={"phases": tuple(phases)})
+
+
+def _only_phase(recipe: Recipe, number: int) -> Recipe:
+    batch_tokens = Constant(value=recipe.batch_tokens_of(number).at(1.0))
+    phase = recipe.phases[number].model_copy(update={"share": 1.0, "batch_tokens": batch_tokens})
+    return recipe.model_copy(update={"phases": (phase,)})
+
+
+class _Watching(Reporter):
+    def __init__(self, watch: Callable[[StepReport], None]) -> None:
+        self._watch = watch
+
+    def step(self, report: StepReport) -> None:
+        self._watch(report)
