@@ -6,7 +6,7 @@ and gates do not.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
@@ -80,7 +80,8 @@ class AdamUpdate:
         self._moments = [torch.zeros(length, device=device) for _ in range(2)]
         self._num_steps = torch.zeros((), dtype=torch.int64)
         # For any length: one kernel serves every range of every model.
-        self._update = torch.compile(update, dynamic=True) if compiled else in_pieces(update)
+        eager = FUSED[update] if device.type == "cpu" else update
+        self._update = torch.compile(update, dynamic=True) if compiled else in_pieces(eager)
 
     @torch.no_grad()
     def step(self, gradient: Tensor, rate: float, clip: Tensor) -> None:
@@ -182,6 +183,71 @@ def l2_update(
     decay = scalars[6]
     change = _change(gradient.float() * clip + decay * master, first, second, scalars)
     _apply(change, master, compute, scalars)
+
+
+def fused_decoupled_update(
+    master: Tensor,
+    compute: Tensor | None,
+    gradient: Tensor,
+    first: Tensor,
+    second: Tensor,
+    scalars: Tensor,
+    clip: Tensor,
+) -> None:
+    """As :func:`decoupled_update`, in the one pass that PyTorch has for it."""
+    gradient = gradient.float() * clip
+    _fused(torch.ops.aten._fused_adamw_, master, gradient, first, second, scalars)
+    if compute is not None:
+        compute.copy_(master)
+
+
+def fused_l2_update(
+    master: Tensor,
+    compute: Tensor | None,
+    gradient: Tensor,
+    first: Tensor,
+    second: Tensor,
+    scalars: Tensor,
+    clip: Tensor,
+) -> None:
+    """As :func:`l2_update`, in the one pass that PyTorch has for it."""
+    gradient = gradient.float() * clip
+    _fused(torch.ops.aten._fused_adam_, master, gradient, first, second, scalars)
+    if compute is not None:
+        compute.copy_(master)
+
+
+FUSED: dict[RangeUpdate, RangeUpdate] = {
+    decoupled_update: fused_decoupled_update,
+    l2_update: fused_l2_update,
+}
+"""What is faster than the definition where nothing is compiled: by three on a CPU."""
+
+
+def _fused(
+    operator: Any, master: Tensor, gradient: Tensor, first: Tensor, second: Tensor, scalars: Tensor
+) -> None:
+    """PyTorch's fused pass, told of a step so late that it corrects no bias: ours is in the rate.
+
+    c1 m / (sqrt(c2 v) + e) = (c1 / sqrt(c2)) m / (sqrt(v) + e / sqrt(c2)).
+    """
+    rate, new_1, new_2, correct_1, correct_2, epsilon, decay = scalars.tolist()
+    scale = correct_1 / correct_2**0.5
+    operator(
+        [master],
+        [gradient],
+        [first],
+        [second],
+        [],
+        [torch.tensor(1e9)],
+        lr=rate * scale,
+        beta1=1 - new_1,
+        beta2=1 - new_2,
+        weight_decay=decay / scale if operator is torch.ops.aten._fused_adamw_ else decay,
+        eps=epsilon / correct_2**0.5,
+        amsgrad=False,
+        maximize=False,
+    )
 
 
 def _change(gradient: Tensor, first: Tensor, second: Tensor, scalars: Tensor) -> Tensor:
