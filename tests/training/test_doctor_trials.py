@@ -130,7 +130,7 @@ def test_a_sound_recipe_on_a_sound_text_gets_no_warning(data: Data) -> None:
 
 
 def test_a_recipe_that_asks_nothing_is_refused(data: Data) -> None:
-    with pytest.raises(UserError, match="has no objectives"):
+    with pytest.raises(UserError, match="asks no question"):
         examine(data, small("modern", *SOUND).model_copy(update={"objectives": {}}))
 
 

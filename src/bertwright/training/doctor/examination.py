@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertwright.errors import UserError
 from bertwright.optimisers.adam import AdamFamily
 from bertwright.recipes import Recipe
 from bertwright.text.shards import Data, unigram_entropy
@@ -81,8 +80,6 @@ def examine(
     started = time.monotonic()
     opened = data if isinstance(data, Data) else Data.open(data)
     chosen = fitted(choose_recipe(recipe, changes, None, None), opened)
-    if not chosen.objectives:
-        raise UserError(f"recipe {chosen.name} has no objectives: there is nothing to examine")
     say(f"reading {opened.path}")
     findings = [*check_data(opened, chosen), *check_recipe(chosen)]
     say("drawing batches")

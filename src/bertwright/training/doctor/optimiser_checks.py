@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bertwright.optimisers.adam import Adam, AdamFamily
+from bertwright.optimisers.muon import Muon
 from bertwright.recipes import Recipe
 from bertwright.training.doctor.findings import Finding, Verdict, graded
 
@@ -21,6 +22,9 @@ LOWEST_RATE = 3e-5
 
 POST_NORM_RATE, POST_NORM_LAYERS = 7e-4, 12
 """RoBERTa's 6e-4 at 12 layers and 4e-4 at 24 are the highest published post-norm rates."""
+
+MATRIX_RATES = (0.002, 0.06)
+"""Published for Muon: 0.02 to 0.05; less where its decay is strong (Jordan et al. 2024)."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,24 @@ def rate(recipe: Recipe) -> Finding | None:
     return Finding("recipe.rate", verdict, seen, advice, figures)
 
 
+def matrix_rate(recipe: Recipe) -> Finding | None:
+    """Muon's own rate: the size of a step in units of the matrix itself, whatever the width."""
+    optimiser = recipe.optimiser
+    if not isinstance(optimiser, Muon):
+        return None
+    highest = optimiser.matrix_rate * rise(recipe).highest
+    lowest_usual, highest_usual = MATRIX_RATES
+    distance = max(highest / highest_usual, lowest_usual / highest)
+    verdict = graded(distance, note=1.01, warning=4.0)
+    return Finding(
+        "recipe.matrix-rate",
+        verdict,
+        f"Muon's matrix_rate reaches {highest:.2g}; {lowest_usual:g} to {highest_usual:g} is usual",
+        "" if verdict == "ok" else "set optimiser.matrix_rate=0.02",
+        {"matrix_rate": highest},
+    )
+
+
 def second_moment(recipe: Recipe) -> Finding | None:
     """beta2 .999 remembers a thousand steps, also those before anything was learned."""
     optimiser = recipe.optimiser
@@ -159,6 +181,7 @@ def decay(recipe: Recipe) -> Finding | None:
 OPTIMISER_CHECKS: tuple[Callable[[Recipe], Finding | None], ...] = (
     warmup,
     rate,
+    matrix_rate,
     second_moment,
     bias_correction,
     decay,

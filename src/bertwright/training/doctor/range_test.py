@@ -26,6 +26,25 @@ DIVERGED, RISEN = 1.0, 0.2
 """Nats above the lowest smoothed loss: where a run has diverged, and where that has begun."""
 
 
+class Smoothed:
+    """A moving mean of some five losses, and the lowest it was."""
+
+    def __init__(self) -> None:
+        self._sum = self._weight = 0.0
+        self.lowest = float("inf")
+
+    def add(self, loss: float) -> float:
+        """Take in a loss; returns the mean."""
+        self._sum, self._weight = 0.8 * self._sum + 0.2 * loss, 0.8 * self._weight + 0.2
+        mean = self._sum / self._weight
+        self.lowest = min(self.lowest, mean)
+        return mean
+
+    def diverges(self, loss: float) -> bool:
+        """Take in a loss; returns whether the mean is far above its lowest."""
+        return self.add(loss) > self.lowest + DIVERGED
+
+
 @dataclass(frozen=True)
 class Range:
     """Rates that were taken, in rising order, and the losses after them."""
@@ -34,24 +53,17 @@ class Range:
     losses: Sequence[float]
     finite: bool
 
-    def smoothed(self) -> list[float]:
-        """The losses as a moving mean."""
-        mean, weight, found = 0.0, 0.0, list[float]()
-        for loss in self.losses:
-            mean, weight = 0.8 * mean + 0.2 * loss, 0.8 * weight + 0.2
-            found.append(mean / weight)
-        return found
-
     @property
     def diverged(self) -> bool:
         """Whether the rate became too high."""
-        smoothed = self.smoothed()
-        return not self.finite or (bool(smoothed) and smoothed[-1] > min(smoothed) + DIVERGED)
+        smoothed = Smoothed()
+        return not self.finite or any([smoothed.diverges(loss) for loss in self.losses][-1:])
 
     @property
     def largest_stable(self) -> float:
-        """The highest rate before the loss began to rise for good."""
-        smoothed = np.array(self.smoothed())
+        """The highest rate before the loss rose from its lowest."""
+        mean = Smoothed()
+        smoothed = np.array([mean.add(loss) for loss in self.losses])
         lowest = int(smoothed.argmin())
         risen = smoothed[lowest:] > smoothed[lowest] + RISEN
         return self.rates[lowest + int(risen.argmax()) - 1 if risen.any() else len(smoothed) - 1]
@@ -64,6 +76,7 @@ def range_test(trial: Trial, clock: Clock) -> Range:
     peak = optimiser.rate
     rates: list[float] = []
     losses: list[float] = []
+    smoothed = Smoothed()
 
     def rate(progress: float) -> float:
         return LOWEST * (HIGHEST / LOWEST) ** progress / peak
@@ -71,7 +84,7 @@ def range_test(trial: Trial, clock: Clock) -> Range:
     def watch(report: StepReport) -> None:
         rates.append(report.rate * peak)
         losses.append(report.losses[trial.question])
-        if Range(rates, losses, True).diverged:
+        if smoothed.diverges(losses[-1]):
             raise Enough
 
     finite = trial.run(clock, watch, optimiser=optimiser, rate=rate)
@@ -82,30 +95,22 @@ def judged(found: Range, recipe: Recipe) -> Finding:
     """The finding: the recipe's highest rate against the largest stable one."""
     assert isinstance(recipe.optimiser, AdamFamily)
     peak = recipe.optimiser.rate * rise(recipe).highest
-    if len(found.losses) < FEW_STEPS and not found.diverged:
-        return Finding(
-            "trials.range-test",
-            "note",
-            f"only {len(found.losses)} steps fitted in the time: too few to say which rates hold",
-            "give the trials more --minutes, or try a smaller size of the recipe",
-            {"steps": len(found.losses), "peak_rate": peak},
-        )
-    stable = found.largest_stable
-    seen = f"rates up to {stable:.2g} were stable in {len(found.losses)} steps" + (
-        "" if found.diverged else f", and none up to {found.rates[-1]:.2g} diverged"
-    )
-    verdict: Verdict = "ok"
-    advice = ""
-    if peak > stable:
+    few = len(found.losses) < FEW_STEPS
+    stable = found.largest_stable if found.losses else LOWEST
+    verdict: Verdict = "note" if few else "ok"
+    advice = "too few steps to be sure: give the trials more --minutes" if few else ""
+    if found.diverged and peak > stable:
         verdict = "error" if peak > 2 * stable else "warning"
         advice = f"set optimiser.rate={stable / 3:.1g} or below"
-    elif peak < stable / 200:
+    elif not few and peak < stable / 200:
         verdict = "note"
         advice = f"a higher optimiser.rate, up to {stable / 5:.1g}, may learn faster"
+    reached = "" if found.diverged else "; none that was tried diverged"
     return Finding(
         "trials.range-test",
         verdict,
-        f"{seen}; the recipe's peak is {peak:.2g}",
+        f"rates up to {stable:.2g} were stable in {len(found.losses)} steps{reached}; the recipe's "
+        f"peak is {peak:.2g}",
         advice,
         {"largest_stable_rate": stable, "peak_rate": peak, "steps": len(found.losses)},
     )

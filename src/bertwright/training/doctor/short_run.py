@@ -46,8 +46,8 @@ def judged(run: Pretrained, recipe: Recipe) -> Finding:
     return Finding(
         "trials.short-run",
         verdict,
-        f"{effort}: held-out masked loss {entropy - gain:.3f}, {gain:+.3f} nats below the unigram "
-        f"entropy of {entropy:.3f}",
+        f"{effort}: held-out masked loss {entropy - gain:.3f}, {abs(gain):.3f} nats "
+        f"{'below' if gain > 0 else 'above'} the unigram entropy of {entropy:.3f}",
         advice,
         {**figures, "below_unigram_entropy": gain},
     )
