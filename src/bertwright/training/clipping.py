@@ -21,4 +21,4 @@ class Clipping:
 
 
 def _norm(gradient: Tensor) -> Tensor:
-    return gradient.float().square().sum().sqrt()
+    return torch.linalg.vector_norm(gradient, dtype=torch.float32)
