@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from small_text import stories
 from tokenizers import models, pre_tokenizers
 
+from bertwright.text.keys import key_pattern
 from bertwright.text.marks import DOCUMENT_START, SENTENCE_START, WORD_START, mark_pieces
-from bertwright.text.piece_cache import PieceCache, key_pattern
+from bertwright.text.piece_cache import PieceCache
 from bertwright.text.tokenizers import Tokenizer
 
 PIECES_OF_TEXT = [

@@ -59,6 +59,26 @@ def embed(
 
 
 @app.command()
+def prepare(
+    text: Annotated[
+        list[str] | None,
+        typer.Option(help="Files or folders of text; none: the embedded sample."),
+    ] = None,
+    kinds: Annotated[str, typer.Option(help="Kinds of tokenizers.")] = "wordpiece,byte-bpe",
+    processes: Annotated[int, typer.Option(min=1, help="Processes of either side.")] = 2,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns that every contestant takes.")] = 5,
+    alone: Annotated[bool, typer.Option("--alone", help="Leave the peer out.")] = False,
+    document: Document = None,
+    as_json: AsJson = False,
+) -> None:
+    """Megabytes of text prepared per second, against Transformers' own script."""
+    from bertwright.bench import preparation
+
+    results = preparation.compare(text or [], kinds.split(","), processes, rounds, alone, say)
+    _publish("prepare", results, preparation.COLUMNS, document, as_json)
+
+
+@app.command()
 def learn(
     data: Annotated[Path, typer.Option(help="A prepared data folder.")],
     output: Annotated[

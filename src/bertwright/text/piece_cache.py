@@ -3,21 +3,13 @@
 Most of a text is a few thousand words that come again and again. The text is cut into short strings
 (*keys*: words and punctuation marks), each is given to the tokenizer once, and its pieces are
 looked up from then on. The output equals the tokenizer's exactly, because keys are cut only where
-each kind of tokenizer forgets what came before:
-
-- WordPiece behind BERT's normaliser and splitter: both treat ASCII white space and ASCII
-  punctuation on their own, whatever stands beside them;
-- byte-BPE behind GPT-2's pattern: no match of the pattern goes from a character that is not white
-  space on to one that is, nor from an ASCII letter or digit on to ASCII punctuation, nor (but for
-  the apostrophe) back;
-- Unigram with white space collapsed: the tokenizer sees a list of words.
+the tokenizer forgets what came before; see :mod:`bertwright.text.keys`.
 
 What may not be cut so is given to the tokenizer as it is: documents that hold the name of a special
-piece, and lines whose sentences end without white space. A tokenizer of any other make gets whole
-documents.
+piece, and lines whose sentences end without white space. A tokenizer of a make that is not known
+gets whole documents.
 """
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,9 +17,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import tokenizers as library
 from numpy.typing import ArrayLike, NDArray
+from tokenizers import pre_tokenizers
 
-from bertwright.text.characters import ASCII_PUNCTUATION, WHITE_SPACE
+from bertwright.text.keys import is_one_word, key_pattern
 from bertwright.text.marks import DOCUMENT_START, SENTENCE_START, WORD_START, mark_pieces
 from bertwright.text.sentences import may_end_without_space, sentence_ends
 from bertwright.text.tokenizers import Tokenizer
@@ -72,10 +66,10 @@ class PieceCache:
         self._tokenizer = tokenizer.backend
         self._pattern = key_pattern(self._tokenizer.to_str())
         names = [token.content for token in self._tokenizer.get_added_tokens_decoder().values()]
-        if self._pattern is _WORD_KEY:
-            names.append(_UNIGRAM_SPACE)
+        names += _UNIGRAM_SPACE if tokenizer.kind == "unigram" else ""
         self._special = re.compile("|".join(map(re.escape, names)) or r"(?!)")
-        self._line_end = self._tokenizer.encode("\n", add_special_tokens=False).ids
+        self._words = _for_single_words(self._tokenizer)
+        self._lowercase = tokenizer.lowercase
         self._max_keys = max_keys
         self._table = _Table()
 
@@ -137,9 +131,9 @@ class PieceCache:
 
     def _learn(self, keys: list[str]) -> None:
         """Ask the tokenizer for the pieces of new keys."""
-        words = [key for key in keys if _is_one_word(key)]
+        words = [key for key in keys if is_one_word(key)]
         self._table.add(words, *self._ask_words(words))
-        others = [key for key in keys if not _is_one_word(key)]
+        others = [key for key in keys if not is_one_word(key)]
         texts = [key.removeprefix(_WHOLE) for key in others]
         encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
         entries: list[NDArray[np.uint64]] = []
@@ -151,19 +145,12 @@ class PieceCache:
 
     def _ask_words(self, keys: list[str]) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
         """Lengths and pieces of single words, asked for as lines of one text: a third the time."""
-        encoding = self._tokenizer.encode("\n".join(keys), add_special_tokens=False)
-        sizes = np.fromiter(map(len, keys), np.int64, len(keys))
-        line_ends = np.cumsum(sizes + 1) - 1
-        begins = np.array([begin for begin, _ in encoding.offsets], dtype=np.int64)
-        line = np.searchsorted(line_ends, begins)
-        # At a line end begins byte-BPE's piece for it, or Unigram's first piece of the next line.
-        at_line_end = begins == line_ends[np.minimum(line, len(keys) - 1)]
+        lines = "\n".join(keys)
+        encoding = self._words.encode(lines.lower() if self._lowercase else lines)
+        line = np.array(encoding.word_ids, dtype=np.int64)
         pieces = np.array(encoding.ids, dtype=np.uint64)
-        inside = ~(at_line_end & np.isin(pieces, self._line_end))
-        line, pieces = (line + at_line_end)[inside], pieces[inside]
-        first = np.searchsorted(line, np.arange(len(keys)))
-        spaces = np.fromiter((key[0] in " \n" for key in keys), np.int64, len(keys))
-        pieces[first] |= _packed_marks(WORD_START, sizes - spaces)
+        sizes = np.array([len(key) - (key[0] == " ") for key in keys], dtype=np.uint64)
+        pieces[np.searchsorted(line, np.arange(len(keys)))] |= _packed_marks(WORD_START, sizes)
         return np.bincount(line, minlength=len(keys)), pieces
 
 
@@ -218,52 +205,16 @@ class _Numbers(dict[str, int]):
         return number
 
 
-def key_pattern(settings: str) -> re.Pattern[str] | None:
-    """How to cut a text for a tokenizer (in JSON); None where no cut is known to be safe."""
-    tokenizer = json.loads(settings)
-    normalizer = tokenizer["normalizer"]
-    matched_after_it = any(token["normalized"] for token in tokenizer["added_tokens"])
-    if normalizer is not None and matched_after_it:
-        return None
-    make = (_make(normalizer), _make(tokenizer["pre_tokenizer"]), tokenizer["model"]["type"])
-    return _PATTERNS.get(make)
+def _for_single_words(tokenizer: library.Tokenizer) -> library.Tokenizer:
+    """A tokenizer of lines that are one ASCII word each.
 
-
-def _make(part: dict[str, Any] | None) -> str:
-    """What decides whether a part of a tokenizer is one we know."""
-    if part is None:
-        return ""
-    if part["type"] == "Sequence":
-        return "+".join(map(_make, part.get("normalizers") or part["pretokenizers"]))
-    deciding = ("add_prefix_space", "use_regex", "prepend_scheme", "split", "pattern", "content")
-    return " ".join([part["type"], *(f"{k}={part[k]}" for k in deciding if k in part)])
-
-
-_BERT_KEY = re.compile(rf"[^ \t\n\r{ASCII_PUNCTUATION}]++|[{ASCII_PUNCTUATION}]")
-_PUNCTUATION_BUT_APOSTROPHE = ASCII_PUNCTUATION.replace("!-/", "!-&(-/")
-_BYTE_BPE_KEY = re.compile(
-    r" ?+[A-Za-z0-9]++(?![^\0-\x7f])"
-    rf"| ?+[{_PUNCTUATION_BUT_APOSTROPHE}]++(?=[A-Za-z0-9 ]|\Z)"
-    rf"|[{WHITE_SPACE}]*+[^{WHITE_SPACE}]++|[{WHITE_SPACE}]++"
-)
-_WORD_KEY = re.compile(r"[^ \n]++")
-_COLLAPSE = "Replace pattern={'Regex': '\\\\s+'} content= "
-
-_PATTERNS: dict[tuple[str, str, str], re.Pattern[str]] = {
-    ("BertNormalizer", "BertPreTokenizer", "WordPiece"): _BERT_KEY,
-    ("", "ByteLevel add_prefix_space=False use_regex=True", "BPE"): _BYTE_BPE_KEY,
-    (f"NFKC+{_COLLAPSE}+Strip", "Metaspace prepend_scheme=always split=True", "Unigram"): _WORD_KEY,
-    (
-        f"NFKC+Lowercase+{_COLLAPSE}+Strip",
-        "Metaspace prepend_scheme=always split=True",
-        "Unigram",
-    ): _WORD_KEY,
-}
-
-
-def _is_one_word(key: str) -> bool:
-    """Whether a key is certainly one word, perhaps after one space or line end."""
-    return key.isascii() and key[key[0] in " \n" :].isalnum()
+    It has no normaliser: to such a word a known one does nothing but lower its case.
+    """
+    backend = library.Tokenizer(tokenizer.model)
+    splitter = pre_tokenizers.CharDelimiterSplit("\n")
+    inner = tokenizer.pre_tokenizer
+    backend.pre_tokenizer = pre_tokenizers.Sequence([splitter, inner]) if inner else splitter
+    return backend
 
 
 def _pack(ids: list[int], marks: list[int], word_bytes: list[int]) -> NDArray[np.uint64]:

@@ -118,6 +118,11 @@ class Tokenizer:
         return self.backend.get_vocab_size(with_added_tokens=True)
 
     @cached_property
+    def lowercase(self) -> bool:
+        """Whether capitals are read as small letters."""
+        return _lowers(self.settings["normalizer"])
+
+    @cached_property
     def hash(self) -> str:
         """SHA-256 of everything that decides which pieces a text has."""
         deciding = {k: v for k, v in self.settings.items() if k not in ("padding", "truncation")}
@@ -167,6 +172,15 @@ class Tokenizer:
     def id(self, piece: str) -> int | None:
         """The id of a written piece, if there is such a piece."""
         return self.backend.token_to_id(piece)
+
+
+def _lowers(normalizer: dict[str, Any] | None) -> bool:
+    if not normalizer:
+        return False
+    parts = normalizer.get("normalizers", [])
+    return bool(
+        normalizer["type"] == "Lowercase" or normalizer.get("lowercase") or any(map(_lowers, parts))
+    )
 
 
 def _find_specials(backend: library.Tokenizer) -> Specials:

@@ -19,7 +19,7 @@ from bertwright.errors import UserError
 from bertwright.files import atomic_folder, require_free
 from bertwright.text.documents import ReadCounts
 from bertwright.text.duplicates import unseen
-from bertwright.text.piece_cache import key_pattern
+from bertwright.text.keys import key_pattern
 from bertwright.text.processes import available_processors, chunked, in_order
 from bertwright.text.readers import find_sources, read_documents
 from bertwright.text.tokenizers import (
