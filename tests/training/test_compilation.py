@@ -16,19 +16,19 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_short_run_is_not_compiled_and_a_long_one_is() -> None:
-    assert not repays(small("modern", "steps=100"), 8192, PEAK, None)
-    assert repays(small("modern", "steps=100000000"), 8192, PEAK, None)
-    assert not repays(small(), 8192, PEAK, budget=60)
-    assert repays(small(), 8192, PEAK, budget=600)
+    assert not repays(small("modern", "steps=100"), 8192, "cpu", PEAK, None)
+    assert repays(small("modern", "steps=100000000"), 8192, "cpu", PEAK, None)
+    assert not repays(small(), 8192, "cpu", PEAK, budget=120)
+    assert repays(small(), 8192, "cpu", PEAK, budget=600)
 
 
 def test_a_recipe_that_was_compiled_before_repays_sooner() -> None:
-    assert not repays(small(), 8192, PEAK, budget=60)
+    assert not repays(small(), 8192, "cpu", PEAK, budget=120)
     remember(small(), 8192)
-    assert repays(small(), 8192, PEAK, budget=60)
-    assert repays(small("modern", "steps=7", "optimiser.rate=1"), 8192, PEAK, budget=60)
-    assert not repays(small("modern", "encoder.width=48"), 8192, PEAK, budget=60)
-    assert not repays(small(), 1000, PEAK, budget=60)
+    assert repays(small(), 8192, "cpu", PEAK, budget=120)
+    assert repays(small("modern", "steps=7", "optimiser.rate=1"), 8192, "cpu", PEAK, budget=120)
+    assert not repays(small("modern", "encoder.width=48"), 8192, "cpu", PEAK, budget=120)
+    assert not repays(small(), 1000, "cpu", PEAK, budget=120)
 
 
 def test_every_phase_has_its_operations() -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 from bertwright.model.counting import arithmetic, training_arithmetic
@@ -13,26 +14,37 @@ COLD_SECONDS, WARM_SECONDS = 40.0, 8.0
 NEXT_COLD_SECONDS, NEXT_WARM_SECONDS = 15.0, 3.0
 """The same for each further kind of step: another length or another visibility."""
 
-COMPILED_SHARE = 0.6
-"""Of the time of an eager step that a compiled one takes."""
 
-EAGER_PEAK_SHARE = 0.15
-"""Of the machine's matrix peak that eager steps reach, to foresee how long they take."""
+@dataclass(frozen=True)
+class Steps:
+    """Of eager steps the share of the matrix peak that they reach, and of their time the share that
+    compiled ones take."""
+
+    peak_share: float
+    compiled_share: float
 
 
-def repays(recipe: Recipe, vocabulary_size: int, peak: float, budget: float | None) -> bool:
+STEPS = {"cpu": Steps(0.4, 0.85), "cuda": Steps(0.2, 0.5)}
+"""On a CPU as measured (Zen 4, bf16, BERT and modern, tiny: 0.77 to 0.83; mini: 0.86 to 0.90); on a
+card, where small kernels wait for their launch, a judgement."""
+
+
+def repays(
+    recipe: Recipe, vocabulary_size: int, kind: str, peak: float, budget: float | None
+) -> bool:
     """Whether compiled steps win back the time that compiling takes.
 
-    ``peak`` are the machine's operations per second, ``budget`` the seconds given, None for a
-    number of steps.
+    ``kind`` is that of the device, ``peak`` its operations per second, ``budget`` the seconds
+    given, None for a number of steps.
     """
+    steps = STEPS[kind]
     operations = training_arithmetic(recipe, vocabulary_size)
-    eager_seconds = operations / (EAGER_PEAK_SHARE * peak) if budget is None else budget
+    eager_seconds = operations / (steps.peak_share * peak) if budget is None else budget
     further = len(_kinds_of_step(recipe)) - 1
     start = COLD_SECONDS + further * NEXT_COLD_SECONDS
     if _marker(recipe, vocabulary_size).exists():
         start = WARM_SECONDS + further * NEXT_WARM_SECONDS
-    return (1 - COMPILED_SHARE) * eager_seconds > start
+    return (1 - steps.compiled_share) * eager_seconds > start
 
 
 def remember(recipe: Recipe, vocabulary_size: int) -> None:

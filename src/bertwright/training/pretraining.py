@@ -213,7 +213,8 @@ class _Pretraining:
     def _compile(self) -> bool:
         if self.recipe.compile != "auto":
             return self.recipe.compile
-        return repays(self.recipe, self.vocabulary_size, self.peak, self.budget)
+        kind = self.device.type
+        return repays(self.recipe, self.vocabulary_size, kind, self.peak, self.budget)
 
     def _check_same_data(self) -> None:
         data_hash = self.data.manifest.hash
