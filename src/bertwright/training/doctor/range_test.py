@@ -99,7 +99,7 @@ def judged(found: Range, recipe: Recipe) -> Finding:
     stable = found.largest_stable if found.losses else LOWEST
     verdict: Verdict = "note" if few else "ok"
     advice = "too few steps to be sure: give the trials more --minutes" if few else ""
-    if found.diverged and peak > stable:
+    if found.diverged and peak > (10 if few else 1) * stable:
         verdict = "error" if peak > 2 * stable else "warning"
         advice = f"set optimiser.rate={stable / 3:.1g} or below"
     elif not few and peak < stable / 200:
