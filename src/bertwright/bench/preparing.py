@@ -14,11 +14,11 @@ from typing import Any
 
 from bertwright.bench.extras import require
 from bertwright.bench.turns import Turns
-from bertwright.interop.huggingface.tokenizer_files import write_tokenizer
 from bertwright.text.preparation import prepare
 from bertwright.text.tokenizers import Tokenizer
 
 LENGTH = 128
+"""Pieces of a row."""
 
 Examples = dict[str, list[Any]]
 
@@ -37,6 +37,8 @@ def datasets_map(turns: Turns, text: Path, tokenizer: Path, folder: Path, proces
     require("transformers", "huggingface")
     import datasets
     from transformers import AutoTokenizer
+
+    from bertwright.interop.huggingface.tokenizer_files import write_tokenizer
 
     datasets.disable_progress_bars()
     (folder / "tokenizer").mkdir()

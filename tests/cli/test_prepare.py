@@ -1,0 +1,66 @@
+"""``bertwright tokenizer train`` and ``bertwright prepare`` on the command line."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from bertwright.cli import application
+from bertwright.text.shards import Data
+
+TEXT = "\n\n".join(f"Story {i}. The keeper counted {i} ships. He slept." for i in range(40))
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
+    """The exit code of a command."""
+    monkeypatch.setattr(sys, "argv", ["bertwright", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        application.main()
+    return int(ended.value.code or 0)
+
+
+def test_from_text_to_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, tokenizer, data = tmp_path / "a.txt", tmp_path / "tokenizer", tmp_path / "data"
+    text.write_text(TEXT)
+    learn = ("tokenizer", "train", text, "-o", tokenizer, "--vocab-size", "300", "--lowercase")
+    assert run(monkeypatch, *learn, "--json") == 0
+    learned = json.loads(capsys.readouterr().out)
+    assert learned["kind"] == "wordpiece"
+    assert learned["size"] <= 300
+    make = ("prepare", text, "-o", data, "--tokenizer", tokenizer, "--num-workers", "1")
+    assert run(monkeypatch, *make, "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["documents"] == 40
+    assert Data.open(data).tokenizer.hash == learned["hash"]
+    assert run(monkeypatch, *make) == 2
+    assert capsys.readouterr().err.startswith(f"bertwright: {data} already exists")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ["tokenizer", "train", "x", "-o", "y", "--kind", "word-piece"],
+            "did you mean 'wordpiece'",
+        ),
+        (["tokenizer", "train", "x", "-o", "y", "--vocab-size", "2"], "tokenizer: size"),
+        (["tokenizer", "train", "x", "-o", "y"], "x: there is no such file or folder"),
+        (["prepare", "x", "-o", "y", "--tokenizer", "z"], "z holds no tokenizer.json"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    arguments: list[str],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(monkeypatch, *arguments) == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "y").exists()
