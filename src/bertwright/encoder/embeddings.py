@@ -5,7 +5,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
-from bertwright.encoder.kernels.lookup import lookup
+from bertwright.encoder.kernels.lookup import lookup, table
 from bertwright.encoder.kernels.noise import Noise, dropout
 from bertwright.encoder.norms import Norm
 from bertwright.encoder.positions import PositionScheme
@@ -61,8 +61,8 @@ class Embeddings(nn.Module):
     ) -> None:
         super().__init__()
         narrow = choice.table_width(width)
-        self.pieces = nn.Embedding(vocabulary_size, narrow)
-        self.segments = nn.Embedding(choice.segments, narrow) if choice.segments else None
+        self.pieces = table(vocabulary_size, narrow)
+        self.segments = table(choice.segments, narrow) if choice.segments else None
         self.positions = positions
         self.join = Join(norm.build(narrow) if choice.norm else nn.Identity(), rate)
         self.up = nn.Linear(narrow, width) if narrow != width else None

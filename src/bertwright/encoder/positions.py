@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
-from bertwright.encoder.kernels.lookup import lookup
+from bertwright.encoder.kernels.lookup import lookup, table
 from bertwright.encoder.stream import Coordinates
 
 Rotation = tuple[Tensor, Tensor]
@@ -85,7 +85,7 @@ class LearnedPositions(PositionScheme):
 
     def __init__(self, width: int, size: int, offset: int) -> None:
         super().__init__()
-        self.table = nn.Embedding(size + offset, width)
+        self.table = table(size + offset, width)
         self.offset, self.longest = offset, size
 
     def added(self, coordinates: Coordinates) -> Tensor | None:

@@ -9,6 +9,7 @@ from bertwright.axes import Choice
 from bertwright.encoder.encoder import EncoderChoice
 from bertwright.encoder.feed_forward import ACTIVATIONS, Activation
 from bertwright.encoder.kernels.cross_entropy import PLAIN, Pointwise, cross_entropy
+from bertwright.encoder.kernels.lookup import table
 from bertwright.encoder.roles import Role
 
 
@@ -41,8 +42,8 @@ class Untied(OutputChoice):
     kind: Literal["untied"] = "untied"
 
     def build(self, encoder: EncoderChoice, vocabulary_size: int) -> "Output":
-        table = nn.Embedding(vocabulary_size, encoder.table_width)
-        return Output(self, encoder, vocabulary_size, table)
+        own = table(vocabulary_size, encoder.table_width)
+        return Output(self, encoder, vocabulary_size, own)
 
 
 class Transform(nn.Module):

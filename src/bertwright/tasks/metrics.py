@@ -10,8 +10,6 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from scipy import stats
-from sklearn import metrics as sklearn_metrics
 
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
@@ -22,7 +20,7 @@ Metric = Callable[[Sequence[Any], Sequence[Any]], float]
 
 def accuracy(references: Sequence[str], predictions: Sequence[str]) -> float:
     """The share of answers that are right."""
-    return float(sklearn_metrics.accuracy_score(references, predictions))
+    return float(_sklearn().accuracy_score(references, predictions))
 
 
 def macro_f1(references: Sequence[str], predictions: Sequence[str]) -> float:
@@ -49,22 +47,22 @@ def matthews(references: Sequence[str], predictions: Sequence[str]) -> float:
     """Matthews' correlation, from -1 to 1 (Matthews 1975); 0 for guessing."""
     if len(set(references)) < 2 or len(set(predictions)) < 2:
         return 0.0
-    return float(sklearn_metrics.matthews_corrcoef(references, predictions))
+    return float(_sklearn().matthews_corrcoef(references, predictions))
 
 
 def pearson(references: Sequence[float], predictions: Sequence[float]) -> float:
     """The linear correlation."""
-    return _correlation(stats.pearsonr, references, predictions)
+    return _correlation("pearsonr", references, predictions)
 
 
 def spearman(references: Sequence[float], predictions: Sequence[float]) -> float:
     """The correlation of ranks; ties share their mean rank."""
-    return _correlation(stats.spearmanr, references, predictions)
+    return _correlation("spearmanr", references, predictions)
 
 
 def negative_mean_squared_error(references: Sequence[float], predictions: Sequence[float]) -> float:
     """The mean squared error with its sign turned, so that higher is better."""
-    return -float(sklearn_metrics.mean_squared_error(references, predictions))
+    return -float(_sklearn().mean_squared_error(references, predictions))
 
 
 def over_words(of: Metric) -> Metric:
@@ -107,13 +105,21 @@ def metric(answer: str, name: str) -> Metric:
 
 def _f1(references: Sequence[str], predictions: Sequence[str], **over: Any) -> float:
     how: dict[str, Any] = {"zero_division": 0, **over}
-    return float(sklearn_metrics.f1_score(references, predictions, **how))
+    return float(_sklearn().f1_score(references, predictions, **how))
 
 
-def _correlation(
-    of: Callable[..., Any], references: Sequence[float], predictions: Sequence[float]
-) -> float:
+def _correlation(name: str, references: Sequence[float], predictions: Sequence[float]) -> float:
     if len(references) < 2 or np.ptp(references) == 0 or np.ptp(predictions) == 0:
         return 0.0
+    from scipy import stats
+
+    of: Callable[..., Any] = getattr(stats, name)
     value = float(of(references, predictions).statistic)
     return value if math.isfinite(value) else 0.0
+
+
+def _sklearn() -> Any:
+    """scikit-learn's metrics, imported when something is scored: a model loads without them."""
+    from sklearn import metrics
+
+    return metrics

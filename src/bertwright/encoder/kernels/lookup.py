@@ -8,7 +8,16 @@ table beside the one of a tied decoder.
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+
+def table(num_rows: int, width: int) -> nn.Embedding:
+    """A table whose rows are yet to be drawn or filled in.
+
+    By itself the module would draw them, for which on the meta device PyTorch imports its compiler:
+    that is more than a second whenever a model is loaded.
+    """
+    return nn.Embedding(num_rows, width, _weight=torch.empty(num_rows, width))
 
 
 def lookup(table: Tensor, index: Tensor) -> Tensor:
