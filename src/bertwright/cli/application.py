@@ -19,6 +19,7 @@ from bertwright.cli import (
     predict,
     prepare,
     pretrain,
+    quickstart,
     recipes,
     sample,
     tokenizer,
@@ -49,6 +50,7 @@ app.command("minimal-pairs")(minimal_pairs.minimal_pairs)
 app.command("predict")(predict.predict)
 app.command("prepare")(prepare.prepare)
 app.command("pretrain")(pretrain.pretrain)
+app.command("quickstart")(quickstart.quickstart)
 app.command("sample")(sample.sample)
 
 
