@@ -1,6 +1,5 @@
 """What is known of a piece beside its identity: where words, sentences and documents start."""
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from bertwright.text.words import word_spans
@@ -20,32 +19,24 @@ def mark_pieces(
     A word that starts inside a piece of an earlier word is not marked; its bytes count there.
     """
     spans = word_spans(text)
-    starts = [start for start, _ in spans]
     sizes = [len(text[start:end].encode("utf-8", "surrogatepass")) for start, end in spans]
-    marks = [0] * len(offsets)
-    word_bytes = [0] * len(offsets)
-    sentences = iter(sentence_starts)
-    never = len(text) + 1
-    next_sentence = next(sentences, never)
-    seen = owner = -1
+    spans.append((len(text), len(text) + 1))  # after the last word, so that no walk runs out
+    marks, word_bytes = [0] * len(offsets), [0] * len(offsets)
+    sentences = iter([*sentence_starts, len(text) + 1])
+    next_sentence = next(sentences)
+    word = counted = owner = 0  # ``counted`` words have added their bytes, or have no piece
     for piece, (begin, end) in enumerate(offsets):
-        place = _skip_space(text, begin)
-        word = bisect_right(starts, place) - 1
-        if word > seen:
+        while spans[word][1] <= begin:
+            word += 1
+        if counted <= word < len(sizes):
             marks[piece] = WORD_START
-            owner = piece
-        last = max(bisect_left(starts, end) - 1, word)
-        if last > seen and owner >= 0:
-            word_bytes[owner] += sum(sizes[max(seen + 1, word) : last + 1])
-            seen = last
-        if place >= next_sentence:
+            owner, counted = piece, word + 1
+            word_bytes[piece] = sizes[word]
+        while spans[counted][0] < end:
+            word_bytes[owner] += sizes[counted]
+            counted += 1
+        if max(begin, spans[word][0]) >= next_sentence:
             marks[piece] |= SENTENCE_START
-            while next_sentence <= place:
-                next_sentence = next(sentences, never)
+            while next_sentence <= max(begin, spans[word][0]):
+                next_sentence = next(sentences)
     return marks, word_bytes
-
-
-def _skip_space(text: str, place: int) -> int:
-    while place < len(text) and text[place].isspace():
-        place += 1
-    return place
