@@ -1,5 +1,7 @@
 """One way to load a folder, whoever wrote it."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,18 @@ def test_a_model_comes_back_as_what_it_is(model, tmp_path: Path) -> None:
     tuned = bw.load(str(tmp_path / "tuned"))
     assert isinstance(tuned, bw.FineTuned)
     assert tuned.predict(["The red bird"])[0].answer in ("old", "new")
+
+
+def test_loading_imports_no_compiler_and_no_metrics(model, tmp_path: Path) -> None:
+    model.save(tmp_path / "model")
+    code = f"""
+import sys
+import bertwright as bw
+bw.load({str(tmp_path / "model")!r}).embed(["The red bird"])
+print(*sorted({{"torch._dynamo", "sklearn", "scipy", "transformers"}} & set(sys.modules)))
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == []
 
 
 def test_where_there_is_no_model_it_is_said(tmp_path: Path) -> None:

@@ -163,6 +163,12 @@ def test_a_wrong_setting_is_named(pretrained, settings: dict, message: str) -> N
         finetune(pretrained(), CLASSES, train=classes(), **settings)
 
 
+def test_a_loss_that_is_not_finite_stops_with_a_remedy(pretrained, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"not finite at step .* lower the rate"):
+        learned(pretrained(), CLASSES, classes(), rate=1e30, out=tmp_path / "tuned")
+    assert [file.suffix for file in tmp_path.iterdir()] == [".safetensors"]
+
+
 def test_wrong_examples_are_named(pretrained, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no task 'colla': did you mean 'cola'"):
         finetune(pretrained(), "colla", train=classes())

@@ -122,6 +122,7 @@ class Training:
             evaluate_when=every(plan.steps_per_epoch),
             reporter=Reporters(judge, self.watch(seed, clock)),
             folder=self.folder,
+            remedy="lower the rate or lengthen the warmup, and start again",
         )
         train(job)
         parameters.release()

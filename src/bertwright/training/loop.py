@@ -56,6 +56,7 @@ class Job(Generic[MicroBatch]):
         clip: what limits the norm of the gradient.
         evaluate: what is found on held-out data; the parameters must stay as they are.
         folder: where the batch of a loss that is not finite is saved.
+        remedy: what a user can do about one.
     """
 
     parameters: MasterParameters
@@ -74,6 +75,7 @@ class Job(Generic[MicroBatch]):
     checkpoint_when: When = never
     reporter: Reporter = field(default_factory=Reporter)
     folder: Path = Path()
+    remedy: str = "lower optimiser.rate or lengthen the warmup, and continue with --resume"
 
 
 @dataclass
@@ -114,7 +116,7 @@ class _Run(Generic[MicroBatch]):
         self.job = job
         self.state = State()
         self.kept: tuple[int, Path | None] = (0, None)
-        self.watch = StepWatch(job.processes, job.reporter, job.folder)
+        self.watch = StepWatch(job.processes, job.reporter, job.folder, job.remedy)
 
     def to_the_end(self, interruption: Interruption) -> Outcome:
         job, state = self.job, self.state

@@ -44,12 +44,14 @@ class Pending:
 
 
 class StepWatch:
-    """Reports the steps and stops a run whose loss or gradient is not finite."""
+    """Reports the steps and stops a run whose loss or gradient is not finite; ``remedy`` is what
+    its user is told to do then."""
 
-    def __init__(self, processes: Processes, reporter: Reporter, folder: Path) -> None:
+    def __init__(self, processes: Processes, reporter: Reporter, folder: Path, remedy: str) -> None:
         self._processes = processes
         self._reporter = reporter
         self._folder = folder
+        self._remedy = remedy
         self._pending: list[Pending] = []
 
     def add(self, pending: Pending) -> bool:
@@ -101,5 +103,5 @@ class StepWatch:
             save_arrays(file, pending.batch)
         return (
             f"{what} is not finite at step {pending.place.step} (its batch is saved as {file}): "
-            f"lower optimiser.rate or lengthen the warmup, and continue with --resume"
+            f"{self._remedy}"
         )
