@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from bertwright.errors import UserError
+from bertwright.tasks.catalogue import table_task
 from bertwright.tasks.finetuning import finetune
+from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads import (
     Dense,
     HeadChoice,
@@ -19,6 +21,8 @@ from bertwright.tasks.heads import (
 )
 from recipes_at_toy_size import toy
 from small_tasks import classes
+
+OWN = table_task("own", Columns())
 
 STATES = torch.tensor([[[1.0], [3.0], [100.0]], [[2.0], [4.0], [6.0]]])
 DOCUMENT = torch.tensor([[0, 0, -1], [0, 0, 0]])
@@ -75,9 +79,9 @@ def test_what_is_not_inherited_is_drawn_from_the_seed(pretrained, choice: HeadCh
 
 def test_a_head_that_cannot_answer_is_refused_with_the_reason(pretrained) -> None:
     with pytest.raises(UserError, match=r"head\.read: an answer of class is read from first or"):
-        finetune(pretrained(), "cola", train=classes(), head={"kind": "plain", "read": "words"})
+        finetune(pretrained(), OWN, train=classes(), head={"kind": "plain", "read": "words"})
     with pytest.raises(UserError, match="transform needs a recipe whose output has a transform"):
         model = pretrained("bert", "output.transform=false")
-        finetune(model, "cola", train=classes(), head="transform")
+        finetune(model, OWN, train=classes(), head="transform")
     with pytest.raises(UserError, match="has no kind 'pooller': did you mean 'pooler'"):
-        finetune(pretrained(), "cola", train=classes(), head="pooller")
+        finetune(pretrained(), OWN, train=classes(), head="pooller")

@@ -78,7 +78,7 @@ def finetune(
         speed = Speed()
         return Reporters(ProgressLine(clock, speed), speed)
 
-    stated: dict[str, Any] = {"epochs": epochs, "rate": rate, "batch": batch}
+    stated: dict[str, Any] = {"epochs": epochs, "rate": rate, "batch": batch, "seeds": seeds}
     settings = {name: value for name, value in stated.items() if value is not None}
     try:
         result = finetuning.finetune(
@@ -88,7 +88,6 @@ def finetune(
             train=train,
             dev=dev,
             out=output,
-            seeds=seeds,
             watch=watch,
             **changed(settings, changes or []),
         )

@@ -80,8 +80,8 @@ class AdamUpdate:
         self._moments = [torch.zeros(length, device=device) for _ in range(2)]
         self._num_steps = torch.zeros((), dtype=torch.int64)
         # For any length: one kernel serves every range of every model.
-        eager = FUSED[update] if device.type == "cpu" else update
-        self._update = torch.compile(update, dynamic=True) if compiled else in_pieces(eager)
+        eager = in_pieces(FUSED[update]) if device.type == "cpu" else update
+        self._update = torch.compile(update, dynamic=True) if compiled else eager
 
     @torch.no_grad()
     def step(self, gradient: Tensor, rate: float, clip: Tensor) -> None:

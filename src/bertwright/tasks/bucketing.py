@@ -40,15 +40,15 @@ class BatchPlan:
 
     lengths: Integers
     batch: int
-    seed: int
-    _epochs: dict[int, tuple[Integers, Integers]] = field(default_factory=dict, repr=False)
+    seed: int = 0
+    _epochs: dict[int, tuple[Integers, Integers]] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     @staticmethod
-    def of(
-        lengths: Sequence[int], batch: int, seed: int, most_lengths: int = MOST_LENGTHS
-    ) -> "BatchPlan":
+    def of(lengths: Sequence[int], batch: int, seed: int = 0) -> "BatchPlan":
         """A plan for rows of these lengths."""
-        chosen = np.array(few_lengths(lengths, most_lengths))
+        chosen = np.array(few_lengths(lengths, MOST_LENGTHS))
         rounded = chosen[np.searchsorted(chosen, np.asarray(lengths))]
         return BatchPlan(rounded, min(batch, len(lengths)), seed)
 

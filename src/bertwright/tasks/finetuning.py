@@ -8,84 +8,48 @@ interval, and the model that is kept is the best on the held-out part.
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
-from pydantic import Field, ValidationError
 
 from bertwright import machine
-from bertwright.axes import Precision, Settings, explain
+from bertwright.axes import did_you_mean
 from bertwright.encoder.kernels.packed import bfloat16_is_fast
 from bertwright.errors import UserError
 from bertwright.files import atomic_folder, require_free
 from bertwright.model.text_model import TextModel
 from bertwright.optimisers.adam import AdamW
 from bertwright.randomness import Permutation, key
-from bertwright.recipes import Recipe
 from bertwright.statistics import Estimate, estimate
 from bertwright.tasks.answers import NumberAnswers, answers_of, num_outputs, reference
 from bertwright.tasks.bucketing import BatchPlan
 from bertwright.tasks.catalogue import find_part, find_task
 from bertwright.tasks.encoding import Examples, RowMaker
 from bertwright.tasks.fine_tuned import FineTuned
-from bertwright.tasks.heads import HeadChoice, check_head, default_head
+from bertwright.tasks.finetuning_settings import FineTuning, repays, with_dropout
+from bertwright.tasks.formats.examples import TaggedWords
+from bertwright.tasks.heads import check_head, default_head
 from bertwright.tasks.prediction import as_lines
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import TaskModel
-from bertwright.tasks.task_training import Best, Training
+from bertwright.tasks.task_training import Best, EpochReport, Training
 from bertwright.training.clock import Clock
 from bertwright.training.reporting import Reporter
 
 HELD_OUT_SHARE = 0.1
 """Of the training examples, where there is no development part."""
 
-COMPILE_SECONDS = 40.0
-"""What the first compiled step takes, one graph for all shapes (2 cores, AMD Zen 4)."""
-
-SAVED_SECONDS = 1.2e-8
-"""By which a compiled step is faster than an eager one, for each number of the residual stream,
-over all blocks; the same machine."""
-
-
-class FineTuning(Settings):
-    """How a task is learned.
-
-    ``rate`` None takes 5e-5 times 768 over the width of the encoder: narrow models want larger
-    steps (Turc et al. 2019). ``dropout`` takes the place of the recipe's everywhere. ``length``
-    None takes what the encoder allows, 512 at most. ``batch`` is in rows.
-    """
-
-    epochs: int = Field(default=3, ge=1)
-    rate: float | None = Field(default=None, gt=0)
-    batch: int = Field(default=32, ge=1)
-    dropout: float = Field(default=0.1, ge=0, lt=1)
-    decay: float = Field(default=0.01, ge=0)
-    warmup: float = Field(default=0.1, ge=0, le=1)
-    clip: float | None = Field(default=1.0, gt=0)
-    length: int | None = Field(default=None, ge=8)
-    head: HeadChoice | None = None
-    precision: Precision | None = None
-    compile: Literal["auto", True, False] = "auto"
-    seed: int = Field(default=0, ge=0)
-
-    @staticmethod
-    def of(settings: Mapping[str, Any]) -> "FineTuning":
-        """Checked settings; UserError that names what is wrong."""
-        try:
-            return FineTuning.model_validate(dict(settings))
-        except ValidationError as error:
-            raise explain(error, "finetune") from error
-
 
 @dataclass(frozen=True)
 class FineTuneResult:
-    """What fine-tuning found: for every seed the best epoch; the best model of all."""
+    """What fine-tuning found: for every seed how its best epoch ended, and the best of all."""
 
     task: Task
-    runs: Sequence[Best]
+    runs: Sequence[EpochReport]
+    best: Best
     seconds: float
 
     @property
@@ -104,29 +68,21 @@ class FineTuneResult:
         return estimate(self.scores)
 
     @property
-    def best(self) -> Best:
-        """The run of the seed with the best score; of equals the first."""
-        return max(self.runs, key=lambda run: run.scores[self.metric])
-
-    @property
     def model(self) -> FineTuned:
-        """The model of the best run."""
+        """The best model."""
         return self.best.model
 
     def as_dict(self) -> dict[str, Any]:
         """What ``finetune --json`` prints; the interval is null for a single seed."""
         found = self.estimate
-        known = math.isfinite(found.low)
+        means = {n: estimate([run.scores[n] for run in self.runs]).mean for n in self.task.metrics}
         return {
             "task": self.task.name,
             "metric": self.metric,
             "scores": self.scores,
             "mean": found.mean,
-            "interval": [found.low, found.high] if known else None,
-            "metrics": {
-                name: estimate([run.scores[name] for run in self.runs]).mean
-                for name in self.task.metrics
-            },
+            "interval": [found.low, found.high] if math.isfinite(found.low) else None,
+            "metrics": means,
             "best_epochs": [run.epoch for run in self.runs],
             "seconds": self.seconds,
         }
@@ -140,7 +96,6 @@ def finetune(
     train: Examples | Path | str | None = None,
     dev: Examples | Path | str | None = None,
     out: Path | str | None = None,
-    seeds: int = 1,
     watch: Callable[[int, Clock], Reporter] = lambda seed, clock: Reporter(),
     **settings: Any,
 ) -> FineTuneResult:
@@ -159,11 +114,26 @@ def finetune(
     if out is not None:
         require_free(Path(out))
     task = find_task(task) if isinstance(task, str) else task
-    training_examples, held_out = _parts(task, data, train, dev)
-    task = task.gathered(training_examples)
-    training, plans = _prepare(model, task, training_examples, held_out, chosen, seeds, watch, out)
-    runs = [training.run(seed, plan) for seed, plan in plans.items()]
-    result = FineTuneResult(task, runs, time.monotonic() - began)
+    examples, held_out = _parts(task, data, train, dev)
+    task = task.gathered(examples)
+    _check_labels(task, examples, held_out)
+    training = _prepare(model, task, examples, held_out, chosen, watch, out)
+    plan = BatchPlan.of([len(row.pieces) for row in training.rows], chosen.batch)
+    compiled = chosen.compile
+    if compiled == "auto":
+        places = plan.places_per_epoch * chosen.epochs * chosen.seeds
+        compiled = repays(training.net, places)
+    if compiled:
+        training.net.encoder.compile_parts(dynamic=True)
+    runs: list[EpochReport] = []
+    best: Best | None = None
+    for seed in range(chosen.seed, chosen.seed + chosen.seeds):
+        found = training.run(replace(plan, seed=seed), compiled)
+        runs.append(found.report)
+        if best is None or found.score > best.score:
+            best = found
+    assert best is not None, "there is at least one seed"
+    result = FineTuneResult(task, runs, best, time.monotonic() - began)
     if out is not None:
         _write(Path(out), result, training, chosen)
     return result
@@ -175,12 +145,11 @@ def _prepare(
     train: Examples,
     dev: Examples,
     chosen: FineTuning,
-    seeds: int,
     watch: Callable[[int, Clock], Reporter],
     out: Path | str | None,
-) -> tuple[Training, dict[int, BatchPlan]]:
-    """The parts of the runs, and the plan of every seed."""
-    recipe = _with_dropout(model.model.recipe, chosen.dropout)
+) -> Training:
+    """The parts of the runs."""
+    recipe = with_dropout(model.model.recipe, chosen.dropout)
     head = chosen.head or default_head(recipe, task.answer)
     if wrong := check_head(head, task.answer, recipe.output):
         raise UserError(wrong)
@@ -188,50 +157,26 @@ def _prepare(
     if longest is not None and chosen.length is not None and chosen.length > longest:
         raise UserError(f"length {chosen.length}: this encoder takes {longest} pieces at most")
     maker = RowMaker.of(recipe, model.tokenizer, longest, chosen.length)
-    rows = maker.rows(train)
-    lengths = [len(row.pieces) for row in rows]
-    net = TaskModel.empty(
-        recipe, model.model.vocabulary_size, head, num_outputs(task), chosen.dropout
-    ).to(model.device)
-    plans = {
-        seed: BatchPlan.of(lengths, chosen.batch, seed)
-        for seed in range(chosen.seed, chosen.seed + seeds)
-    }
-    places = seeds * chosen.epochs * plans[chosen.seed].places_per_epoch
-    compiled = _repays(net, places) if chosen.compile == "auto" else chosen.compile
-    if compiled:
-        net.encoder.compile_parts(dynamic=True)
+    size = model.model.vocabulary_size
+    net = TaskModel.empty(recipe, size, head, num_outputs(task), chosen.dropout)
     fast = model.device.type == "cuda" or bfloat16_is_fast()
-    training = Training(
+    return Training(
         source=model,
-        net=net,
+        net=net.to(model.device),
         task=task,
         train=train,
         dev=dev,
-        rows=rows,
+        rows=maker.rows(train),
         length=maker.length,
         epochs=chosen.epochs,
-        optimiser=AdamW(
-            rate=chosen.rate or 5e-5 * 768 / recipe.encoder.width,
-            decay=chosen.decay,
-        ),
+        optimiser=AdamW(rate=chosen.rate_for(recipe), decay=chosen.decay),
         warmup=chosen.warmup,
         clip=chosen.clip,
         precision=chosen.precision or ("bf16" if fast else "float32"),
-        compiled=compiled,
-        folder=Path() if out is None else Path(out).parent,
         answers=NumberAnswers.of(train) if task.answer == "number" else answers_of(task),
+        folder=Path() if out is None else Path(out).parent,
         watch=watch,
-        epochs_seen=[],
     )
-    return training, plans
-
-
-def _repays(net: TaskModel, num_places: int) -> bool:
-    """Whether compiled steps win back what compiling takes: foreseen, not measured, so that the
-    same job is always computed in the same way."""
-    numbers = num_places * len(net.encoder.blocks) * net.recipe.encoder.width
-    return numbers * SAVED_SECONDS > COMPILE_SECONDS
 
 
 def _parts(
@@ -250,9 +195,25 @@ def _parts(
     if dev is None:
         return _held_out(training)
     held_out = task.read(Path(dev)) if isinstance(dev, str | Path) else dev
-    if any(reference(example) is None for example in held_out):
-        raise UserError("the development part has examples without labels: they cannot be scored")
     return training, held_out
+
+
+def _check_labels(task: Task, train: Examples, dev: Examples) -> None:
+    """Refuse examples that cannot be learned from, or judged by."""
+    for part, examples in (("training", train), ("development", dev)):
+        if any(reference(example) is None for example in examples):
+            raise UserError(f"the {part} part has examples without labels")
+    if task.answer == "number":
+        return
+    seen = {
+        label
+        for e in train
+        for label in (e.tags or () if isinstance(e, TaggedWords) else [str(e.label)])
+    }
+    if odd := sorted(seen - set(task.labels)):
+        raise UserError(
+            f"task {task.name} has no label {odd[0]!r}{did_you_mean(odd[0], task.labels)}"
+        )
 
 
 def _held_out(examples: Examples) -> tuple[Examples, Examples]:
@@ -266,16 +227,6 @@ def _held_out(examples: Examples) -> tuple[Examples, Examples]:
         for held in (False, True)
     ]
     return cast(tuple[Examples, Examples], tuple(chosen))
-
-
-def _with_dropout(recipe: Recipe, rate: float) -> Recipe:
-    """The recipe with this dropout everywhere."""
-    encoder = recipe.encoder
-    mixer = encoder.mixer
-    if "dropout" in type(mixer).model_fields:
-        mixer = mixer.model_copy(update={"dropout": rate})
-    changed = encoder.model_copy(update={"dropout": rate, "mixer": mixer})
-    return recipe.model_copy(update={"encoder": changed})
 
 
 def _write(

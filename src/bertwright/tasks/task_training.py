@@ -68,12 +68,16 @@ class EpochReport:
 
 @dataclass(frozen=True)
 class Best:
-    """The model of the best epoch, its epoch (from 1), scores and answers to the held-out part."""
+    """The model of the best epoch, how the epoch ended, and the answers to the held-out part."""
 
     model: FineTuned
-    epoch: int
-    scores: Mapping[str, float]
+    report: EpochReport
     predictions: Sequence[Prediction]
+
+    @property
+    def score(self) -> float:
+        """The metric that counts first."""
+        return next(iter(self.report.scores.values()))
 
 
 @dataclass(frozen=True)
@@ -95,15 +99,14 @@ class Training:
     warmup: float
     clip: float | None
     precision: Precision
-    compiled: bool
-    folder: Path
     answers: Answers
+    folder: Path
     watch: Callable[[int, Clock], Reporter]
-    epochs_seen: list[EpochReport]
+    epochs_seen: list[EpochReport] = field(default_factory=list)
 
-    def run(self, seed: int, plan: BatchPlan) -> Best:
-        """Train with one seed, which draws the head, the order of the rows and the dropout."""
-        device = self.source.device
+    def run(self, plan: BatchPlan, compiled: bool) -> Best:
+        """Train with the seed of a plan, which draws the head, the order and the dropout."""
+        device, seed = self.source.device, plan.seed
         self.net.encoder.load_state_dict(self.source.model.encoder.state_dict())
         begin(self.net.head, self.net.choice, self.source.model, seed)
         parameters = MasterParameters(self.net, roles(self.net), self.precision, device)
@@ -111,12 +114,12 @@ class Training:
         judge = _Judge(self, parameters, seed)
         job = Job(
             parameters=parameters,
-            update=self.optimiser.build(parameters, self.compiled),
+            update=self.optimiser.build(parameters, compiled),
             batch=_Batches(self, plan).at,
             losses=lambda batch, place: self._losses(batch, place, seed),
             clock=clock,
             rate=Warmup(warmup=self.warmup).at,
-            clip=Clipping(self.clip, self.compiled),
+            clip=Clipping(self.clip, compiled),
             processes=Processes(device=device),
             evaluate=judge.evaluate,
             evaluate_when=every(plan.steps_per_epoch),
@@ -213,13 +216,14 @@ class _Judge(Reporter):
         scores = training.task.score(
             [reference(e) for e in training.dev], [p.answer for p in predictions]
         )
-        first = next(iter(scores))
-        if self.best is None or scores[first] > self.best.scores[first]:
-            self.best = Best(model, self.epoch, scores, predictions)
         loss = sum(self.losses) / len(self.losses)
         self.losses.clear()
-        training.epochs_seen.append(EpochReport(self.seed, self.epoch, loss, scores))
-        return Evaluation(-scores[first], scores)
+        report = EpochReport(self.seed, self.epoch, loss, scores)
+        training.epochs_seen.append(report)
+        found = Best(model, report, predictions)
+        if self.best is None or found.score > self.best.score:
+            self.best = found
+        return Evaluation(-found.score, scores)
 
     def _model(self) -> FineTuned:
         training = self.training
