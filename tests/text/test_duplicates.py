@@ -7,23 +7,34 @@ from hypothesis import strategies as st
 from small_text import stories
 
 from bertwright.text.documents import ReadCounts
-from bertwright.text.duplicates import Seen, dissimilar, unseen
+from bertwright.text.duplicates import FirstHolders, unseen
+from bertwright.text.near_duplicates import Sketcher, dissimilar
 
 
 @given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 20).map(lambda low: low << 40)))
-def test_seen_is_a_set(fingerprints: list[int]) -> None:
-    seen, expected = Seen(), set[int]()
-    for fingerprint in fingerprints:
-        fingerprint = fingerprint or 1
-        assert seen.add(fingerprint) == (fingerprint not in expected)
-        expected.add(fingerprint)
+def test_the_first_holder_stays(fingerprints: list[int]) -> None:
+    holders, expected = FirstHolders(), dict[int, int]()
+    for holder, fingerprint in enumerate(fingerprints):
+        first = expected.setdefault(fingerprint or 1, holder)
+        assert holders.first(fingerprint, holder) == first
 
 
-def test_seen_grows() -> None:
-    seen, draw = Seen(), random.Random(0)
+def test_many_holders() -> None:
+    holders, draw = FirstHolders(), random.Random(0)
     fingerprints = [draw.getrandbits(64) for _ in range(20_000)]
-    assert all(map(seen.add, fingerprints))
-    assert not any(map(seen.add, fingerprints))
+    for _ in range(2):
+        assert [holders.first(f, i) for i, f in enumerate(fingerprints)] == list(range(20_000))
+
+
+def test_sketches_estimate_the_share_of_common_runs() -> None:
+    draw = random.Random(0)
+    words = [str(draw.getrandbits(40)) for _ in range(3000)]
+    for common in (0.0, 0.3, 0.6, 0.9, 1.0):
+        half = int(1500 * (1 + common))  # of all runs
+        first, second = " ".join(words[:half]), " ".join(words[3000 - half :])
+        (_, one), (_, other) = Sketcher()([first, second])
+        expected = max(0, 2 * half - 3000) / 3000
+        assert abs((one == other).mean() - expected) < 0.15
 
 
 def test_exact_duplicates_are_dropped_and_counted() -> None:

@@ -34,7 +34,7 @@ def prepare(
         typer.Option(
             "--near-duplicates",
             help="Also drop documents that share 80 % of their runs of five words with an earlier "
-            "one (MinHash; some 10 KB of memory a document, and slower).",
+            "one (MinHash; takes about 1 KB of memory a document).",
         ),
     ] = False,
     column: Column = "text",

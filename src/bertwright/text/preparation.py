@@ -18,7 +18,8 @@ import numpy as np
 from bertwright.errors import UserError
 from bertwright.files import atomic_folder, require_free
 from bertwright.text.documents import ReadCounts
-from bertwright.text.duplicates import dissimilar, unseen
+from bertwright.text.duplicates import unseen
+from bertwright.text.near_duplicates import dissimilar
 from bertwright.text.piece_cache import Encoded, PieceCache
 from bertwright.text.processes import CHUNK_CHARACTERS, available_processors, in_order
 from bertwright.text.readers import find_sources, read_documents
