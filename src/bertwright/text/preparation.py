@@ -2,7 +2,7 @@
 
 One process reads documents, drops duplicates and decides the split; workers turn documents into
 pieces; the first process writes. Everything streams, so memory does not grow with the text (but for
-16 bytes a document to know it again), and the order is that of the text whatever the number of
+some 30 bytes a document to know it again), and the order is that of the text whatever the number of
 workers.
 """
 
