@@ -20,6 +20,9 @@ from bertwright.text.tokenizers import Tokenizer
 LENGTH = 128
 """Pieces of a row."""
 
+NO_LIMIT = 1 << 30
+"""Pieces of a text that the peer's tokenizer does not warn of."""
+
 Examples = dict[str, list[Any]]
 
 
@@ -42,7 +45,7 @@ def datasets_map(turns: Turns, text: Path, tokenizer: Path, folder: Path, proces
 
     datasets.disable_progress_bars()
     (folder / "tokenizer").mkdir()
-    write_tokenizer(folder / "tokenizer", Tokenizer.load(tokenizer), True, LENGTH)
+    write_tokenizer(folder / "tokenizer", Tokenizer.load(tokenizer), True, NO_LIMIT)
     pieces_of: Any = AutoTokenizer.from_pretrained(folder / "tokenizer")
     lines: Any = datasets.load_dataset("text", data_files=str(text), cache_dir=str(folder / "c"))
 
