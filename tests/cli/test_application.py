@@ -11,7 +11,7 @@ from bertwright.errors import MissingExtra, UserError
 # What takes long to import. Which modules are loaded decides how long a start takes (0.1 s for the
 # package without these, 0.3 s for help), and can be asserted on a busy machine as seconds cannot.
 HEAVY = {
-    *("torch", "transformers", "datasets", "tokenizers", "datasketch"),
+    *("torch", "transformers", "datasets", "tokenizers"),
     *("scipy", "sklearn", "pandas", "pyarrow", "matplotlib"),
 }
 
