@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input
 TORCH := $(shell grep '^torch==' constraints.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test check format bench clean
+.PHONY: help setup quickstart test check format documents bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,8 +24,8 @@ help: ## List the targets
 setup: .venv/.development ## Create .venv with everything that development needs
 
 quickstart: .venv/.runtime ## Train, fine-tune and export an encoder in ten minutes, without a download
-	rm -rf quickstart
-	$(BIN)/bertwright quickstart -o quickstart
+	@rm -rf quickstart
+	@$(BIN)/bertwright quickstart -o quickstart
 
 test: .venv/.development ## Run all tests (warnings are errors)
 	$(BIN)/pytest -n 2
@@ -40,6 +40,10 @@ check: .venv/.development ## Check format, lint, types, imports between rooms, d
 format: .venv/.development ## Lay the code out and mend what the linter can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+documents: .venv/.development ## Write into README and docs what commands compute (after make quickstart)
+	$(BIN)/python docs/one_token.py
+	$(BIN)/python docs/readme.py quickstart
 
 bench: .venv/.development ## Time pre-training, embedding and preparation against their peers
 	$(BIN)/bertwright bench pretrain --document $(SPEED) $(if $(DATA),--data $(DATA))
