@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertwright.randomness import Permutation, bits, key
-from bertwright.text.duplicates import Similar, Sketcher
+from bertwright.text.near_duplicates import Similar, Sketcher
 from bertwright.text.shards import Split
 from bertwright.text.tokenizers import Tokenizer
 
