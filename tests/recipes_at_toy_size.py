@@ -12,9 +12,9 @@ from bertwright.examples.batches import make_batch
 from bertwright.model.model import TensorBatch
 from bertwright.objectives.objective import Asking, Objective
 from bertwright.recipes import Recipe
+from bertwright.recipes.loading import systems
 from bertwright.text.marks import DOCUMENT_START, SENTENCE_START, WORD_START
 from bertwright.text.tokenizers import Specials
-from bertwright.recipes.loading import systems
 
 LENGTH, VOCABULARY = 24, 40
 
@@ -24,9 +24,7 @@ SYSTEMS = systems()
 def toy(system: str, *overrides: str) -> Recipe:
     """A system with two blocks of width 32, rows of 24 places and 40 pieces."""
     whole = Recipe.load(system)
-    phases = [
-        {"share": phase.share, "objectives": phase.objectives} for phase in whole.phases
-    ]
+    phases = [{"share": phase.share, "objectives": phase.objectives} for phase in whole.phases]
     return Recipe.load(
         system,
         "encoder.width=32",

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from bertwright.errors import UserError
 
-
 READABLE = 0o644
 """Some libraries write files that only their owner can read; what is kept is for others too."""
 

@@ -61,8 +61,11 @@ class Pointwise:
     @staticmethod
     def compiled() -> "Pointwise":
         """Each function as one fused pass."""
-        functions = (shifted, unshifted, reach)
-        return Pointwise(*(torch.compile(f, dynamic=False) for f in functions))
+        return Pointwise(
+            torch.compile(shifted, dynamic=False),
+            torch.compile(unshifted, dynamic=False),
+            torch.compile(reach, dynamic=False),
+        )
 
     def parts(
         self, hidden: Tensor, table: Tensor, bias: Tensor | None
