@@ -74,3 +74,9 @@ def test_a_folder_that_is_there_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="already exists"):
         study.quickstart(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_slow_machine_pre_trains_for_less() -> None:
+    assert study.pretraining_seconds(5, spent=30) == 300
+    assert study.pretraining_seconds(5, spent=80) == 260
+    assert study.pretraining_seconds(5, spent=600) == 150

@@ -23,7 +23,12 @@ def quickstart(
     spent = seconds_since_start()
     tune_allocator()
     from bertwright.studies.quickstart import quickstart
+    from bertwright.training.interruption import Interrupted
 
-    found = quickstart(output, minutes, say if as_json else print, spent)
+    try:
+        found = quickstart(output, minutes, say if as_json else print, spent)
+    except Interrupted as interrupted:
+        say(f"bertwright: stopped: remove {output} to begin again")
+        raise typer.Exit(interrupted.exit_code) from None
     if as_json:
         report(found.as_dict(), as_json)

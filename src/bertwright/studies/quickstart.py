@@ -186,14 +186,18 @@ def _prepared(out: Path, stages: _Stages) -> tuple[Path, Data]:
     return text, data
 
 
-def _pretrained(out: Path, data: Data, minutes: float, stages: _Stages) -> Pretrained:
-    """The encoder, trained for so many minutes.
+def pretraining_seconds(minutes: float, spent: float) -> float:
+    """How long to pre-train after ``spent`` seconds.
 
-    A machine that was late so far will be late again: what it lost and will lose is taken from
-    here, at most half.
+    A machine that was late so far will be late again: what it lost, and will lose, is taken from
+    the minutes asked for, at most half of them.
     """
-    late = max(0.0, stages.seconds - PREPARATION_SECONDS)
-    budget = max(30.0 * minutes, 60.0 * minutes - 2.0 * late)
+    late = max(0.0, spent - PREPARATION_SECONDS)
+    return max(30.0 * minutes, 60.0 * minutes - 2.0 * late)
+
+
+def _pretrained(out: Path, data: Data, minutes: float, stages: _Stages) -> Pretrained:
+    budget = pretraining_seconds(minutes, stages.seconds)
     with stages.timed("pretrain") as facts:
         trained = pretrain(RECIPE, data, out / "encoder", budget=budget)
         facts.append(f"{RECIPE}, {trained.steps:,} steps, {trained.tokens / 1e6:.1f} M tokens")
