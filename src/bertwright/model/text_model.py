@@ -55,6 +55,7 @@ class TextModel:
         """Write the model folder."""
         save_model(Path(folder), self.model, self.tokenizer)
 
+    @torch.inference_mode()
     def encode(self, texts: Sequence[str]) -> list[Vectors]:
         """The state of every piece of every text, special tokens included: (tokens, D) each."""
         result: list[Vectors] = [np.empty((0, 0), np.float32)] * len(texts)

@@ -1,7 +1,8 @@
 """From files and overrides to one resolved recipe.
 
 Mappings merge key by key; a mapping whose ``kind`` changes is replaced whole; ``null`` removes;
-lists are replaced.
+lists are replaced. A system in a size is its file, then the size, then what the file states under
+``sizes`` for that size alone.
 """
 
 import re
@@ -51,7 +52,10 @@ def read(name: str | Path) -> Mapped:
         system, size = name, ""
     elif system not in systems() or size not in _sizes():
         raise UserError(f"there is no recipe {name!r}{did_you_mean(str(name), recipe_names())}")
-    return {**merged(_system(system), _sizes().get(size, {})), "name": name}
+    stated = dict(_system(system))
+    own = stated.pop("sizes", {})
+    sized = merged(merged(stated, _sizes().get(size, {})), own.get(size, {}))
+    return {**sized, "name": name}
 
 
 def merged(parent: Mapping[str, Any], child: Mapping[str, Any]) -> Mapped:
@@ -93,7 +97,7 @@ def _parsed(override: str) -> Mapped:
     try:
         value = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
-        raise UserError(f"{override!r}: the value is not YAML ({error})") from error
+        raise UserError(f"{override!r}: the value is not YAML ({_first_line(error)})") from error
     for part in reversed(path.split(".")):
         value = {part: value}
     return value
@@ -117,10 +121,14 @@ def _from_file(path: Path) -> Mapped:
     except FileNotFoundError as error:
         raise UserError(f"there is no recipe file {path}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not YAML: {error}") from error
+        raise UserError(f"{path} is not YAML: {_first_line(error)}") from error
     if not isinstance(stated, dict):
         raise UserError(f"{path} must hold a mapping of keys to choices")
     return {"name": path.stem, **stated}
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]
 
 
 def _with_parent(stated: Mapped, path: Path) -> Mapped:

@@ -1,0 +1,64 @@
+"""Counts: exact, and those that the papers state; arithmetic against PyTorch's own counter."""
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from bertwright.errors import UserError
+from bertwright.model import Model
+from bertwright.model.counting import arithmetic, parameters_by_part, training_arithmetic
+from bertwright.model.hardware import hours
+from bertwright.recipes import Recipe
+from recipes_at_toy_size import SYSTEMS, VOCABULARY, toy
+
+
+@pytest.mark.parametrize(
+    ("name", "exact"),
+    [
+        ("bert-tiny", 4_433_468),
+        ("bert-mini", 11_267_900),
+        ("bert-small", 29_058_876),
+        ("bert-medium", 41_668_412),
+        ("bert-base", 110_106_428),
+        ("bert-large", 336_226_108),
+        ("roberta-base", 124_697_433),
+        ("roberta-large", 355_412_057),
+    ],
+)
+def test_published_models_have_exactly_their_parameters(name, exact):
+    assert sum(parameters_by_part(Recipe.load(name)).values()) == exact
+
+
+@pytest.mark.parametrize(
+    ("name", "stated"),
+    [("bert-base", 110e6), ("roberta-base", 125e6), ("roberta-large", 355e6)],
+)
+def test_papers_state_them_within_one_percent(name, stated):
+    assert sum(parameters_by_part(Recipe.load(name)).values()) == pytest.approx(stated, rel=0.01)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_arithmetic_is_what_pytorch_counts(system):
+    recipe = toy(system, "encoder.mixer.kernel=explicit")
+    model = Model.build(recipe, VOCABULARY)
+    length = recipe.assembly.length
+    pieces = torch.zeros(2, length, dtype=torch.int64)
+    with FlopCounterMode(display=False) as counter:
+        model(pieces)
+    counted = arithmetic(recipe, 0, VOCABULARY)
+    assert counter.get_total_flops() == pytest.approx(2 * length * (counted.width + counted.length))
+
+
+def test_the_published_training_of_bert_base_costs_what_its_steps_say():
+    recipe = Recipe.load("bert-base")
+    by_phase = [arithmetic(recipe, phase).training for phase in (0, 1)]
+    expected = 1_000_000 * 131_072 * (0.9 * by_phase[0] + 0.1 * by_phase[1])
+    assert training_arithmetic(recipe) == pytest.approx(expected)
+
+
+def test_hours_need_a_known_card_and_a_share():
+    assert hours(312e12 * 3600, "a100", 0.5) == pytest.approx(2.0)
+    with pytest.raises(UserError, match="did you mean 'a100'"):
+        hours(1.0, "a10o", 0.5)
+    with pytest.raises(UserError, match="between 0 and 1"):
+        hours(1.0, "a100", 40)

@@ -1,0 +1,115 @@
+"""A model with its tokenizer: the same answers however texts are batched."""
+
+import numpy as np
+import pytest
+import torch
+
+from bertwright.errors import UserError
+from bertwright.model import Model
+from bertwright.model.folder import load_model, save_model
+from bertwright.model.reading import read_batches
+from bertwright.model.scoring import _word_ends
+from bertwright.model.text_model import TextModel
+from bertwright.text.tokenizers import WordPieceChoice
+from bertwright.text.vocabularies import train_tokenizer
+from recipes_at_toy_size import SYSTEMS, toy
+
+TEXTS = ["a dog sees the cat", "", "the cat", "dogs, cats and the sea " * 3]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer(TEXTS * 5, WordPieceChoice(size=60, lowercase=True))
+
+
+def made(system, tokenizer, precision="float32"):
+    recipe = toy(
+        system, "encoder.positions={kind: rotary}", f"text.tokenizer.size={tokenizer.size}"
+    )
+    return TextModel(Model.build(recipe, tokenizer.size), tokenizer, precision)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_text_has_the_same_vectors_alone_and_in_company(system, tokenizer):
+    model = made(system, tokenizer)
+    together = model.embed(TEXTS)
+    for number, text in enumerate(TEXTS):
+        np.testing.assert_allclose(together[number], model.embed([text])[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_saving_and_loading_changes_nothing(system, tokenizer, tmp_path):
+    model = made(system, tokenizer)
+    save_model(tmp_path / "m", model.model, tokenizer)
+    again = TextModel(*load_model(tmp_path / "m"), "float32")
+    np.testing.assert_array_equal(model.embed(TEXTS), again.embed(TEXTS))
+    assert again.model.recipe == model.model.recipe
+
+
+def test_states_are_those_of_the_pieces_and_their_mean_is_the_embedding(tokenizer):
+    model = made("modern", tokenizer)
+    states = model.encode(TEXTS)
+    assert [len(s) for s in states] == [len(tokenizer.encode(t)) + 2 for t in TEXTS]
+    np.testing.assert_allclose(states[3].mean(0), model.embed([TEXTS[3]])[0], atol=1e-5)
+    np.testing.assert_allclose(states[2][0], model.embed([TEXTS[2]], "cls")[0], atol=1e-5)
+
+
+def test_the_last_four_blocks_stand_side_by_side(tokenizer):
+    assert made("modern", tokenizer).embed(TEXTS, "last-four").shape == (4, 2 * 32)
+    assert made("modern", tokenizer).embed([]).shape == (0, 32)
+
+
+def test_bfloat16_points_the_same_way(tokenizer):
+    exact, fast = made("bert", tokenizer), made("bert", tokenizer, "bf16")
+    one, other = exact.embed(TEXTS, normalise=True), fast.embed(TEXTS, normalise=True)
+    assert (one * other).sum(1).min() > 0.999
+
+
+def test_a_hidden_place_is_answered_with_probabilities(tokenizer):
+    model = made("modern", tokenizer)
+    guesses = model.fill_mask("the [MASK] sees a [MASK]", top_k=3)
+    assert [len(g) for g in guesses] == [3, 3]
+    chances = [g.probability for g in guesses[0]]
+    assert chances == sorted(chances, reverse=True)
+    with pytest.raises(UserError, match="hides nothing"):
+        model.fill_mask("nothing is hidden")
+    with pytest.raises(UserError, match="no pooling 'max'"):
+        model.embed(TEXTS, "max")
+
+
+def test_a_score_is_the_sum_over_hidden_pieces(tokenizer):
+    model = made("modern", tokenizer)
+    ids, starts = tokenizer.encode_words("a dog")
+    ends = _word_ends(starts, len(ids))
+    total = 0.0
+    for place, piece in enumerate(ids):
+        row = [tokenizer.specials.start, *ids, tokenizer.specials.end]
+        for hidden in range(place + 1, ends[place] + 1):
+            row[hidden] = tokenizer.specials.mask
+        with torch.no_grad():
+            states = model.model(torch.tensor([row]))[0, place + 1 : place + 2]
+            total += float(torch.log_softmax(model.model.logits(states), -1)[0, piece])
+    assert model.score(["a dog"])[0] == pytest.approx(total, abs=1e-4)
+
+
+def test_later_pieces_of_a_word_are_hidden_with_the_scored_one():
+    assert _word_ends([0, 3], 5) == [3, 3, 3, 5, 5]
+    assert _word_ends([1], 3) == [1, 3, 3]
+
+
+def test_batches_hold_every_text_once_within_the_budget():
+    rows = [[1] * n for n in (3, 9, 1, 5, 5, 2)]
+    batches = list(read_batches(rows, 0, torch.device("cpu"), budget=10))
+    assert sorted(n for b in batches for n in b.numbers) == list(range(6))
+    assert all(b.pieces.numel() <= 10 for b in batches)
+
+
+def test_a_damaged_or_missing_folder_is_named(tokenizer, tmp_path):
+    with pytest.raises(UserError, match="is not a model folder"):
+        load_model(tmp_path)
+    model = made("bert", tokenizer)
+    save_model(tmp_path / "m", model.model, tokenizer)
+    weights = tmp_path / "m" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:500])
+    with pytest.raises(UserError, match=r"model.safetensors is damaged"):
+        load_model(tmp_path / "m")

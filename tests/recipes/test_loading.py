@@ -1,0 +1,87 @@
+"""Recipes: files and changes become one point on the axes, and mistakes are named."""
+
+import pytest
+
+from bertwright.errors import UserError
+from bertwright.recipes import Recipe
+from bertwright.recipes.loading import import_plugin, merged, recipe_names
+
+
+def test_mappings_merge_kinds_replace_null_removes_and_lists_are_replaced():
+    parent = {"a": {"x": 1, "y": 2}, "b": {"kind": "one", "x": 1}, "c": {"d": {}}, "e": [1, 2]}
+    child = {"a": {"y": 3}, "b": {"kind": "two"}, "c": {"d": None}, "e": [3]}
+    assert merged(parent, child) == {"a": {"x": 1, "y": 3}, "b": {"kind": "two"}, "c": {}, "e": [3]}
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_loads_and_bears_its_name(name):
+    assert Recipe.load(name).name == name
+
+
+def test_roberta_states_only_what_differs_from_bert():
+    bert, roberta = Recipe.load("bert-base"), Recipe.load("roberta-base")
+    assert roberta.encoder.mixer == bert.encoder.mixer
+    assert "next-sentence" not in roberta.objectives
+    assert roberta.encoder.positions.offset == 2
+
+
+def test_a_size_has_what_its_system_states_for_it():
+    assert Recipe.load("roberta-base").optimiser.rate == 6e-4
+    assert Recipe.load("roberta-large").optimiser.rate == 4e-4
+    assert Recipe.load("roberta-large").optimiser.beta_2 == 0.98
+
+
+def test_changes_are_yaml_and_numbers_may_have_exponents():
+    recipe = Recipe.load("bert-mini", "steps=1e3", "optimiser.rate=2e-4", "encoder.dropout=0")
+    assert (recipe.steps, recipe.optimiser.rate, recipe.encoder.dropout) == (1000, 2e-4, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (["encoder.widht=3"], "encoder: has no key 'widht': did you mean 'width'"),
+        (["encoder.norm.kind=layernrm"], "did you mean 'layernorm'"),
+        (["optimiser.rat=3"], "optimiser: has no key 'rat': did you mean 'rate'"),
+        (["steps"], "'steps' is not of the form key.path=value"),
+        (["steps=[}"], "the value is not YAML"),
+        (["assembly.kind=packed"], "next-sentence needs pairs"),
+        (["encoder.positions.size=64"], "a length of 128 is more than encoder.positions.size"),
+        (["phases=[{objectives: {mask: {}}}]"], "mask is not one of objectives"),
+        (["objectives.causal={}"], "see the text differently"),
+    ],
+)
+def test_mistakes_are_one_sentence(changes, sentence):
+    with pytest.raises(UserError, match=r"^[^\n]*$") as raised:
+        Recipe.load("bert-mini", *changes)
+    assert sentence in str(raised.value)
+
+
+def test_an_unknown_recipe_says_which_is_near():
+    with pytest.raises(UserError, match="did you mean 'bert-mini'"):
+        Recipe.load("brt-mini")
+
+
+def test_a_file_extends_a_recipe_and_a_plugin_brings_a_kind(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from typing import ClassVar, Literal\n"
+        "from bertwright.encoder.feed_forward import FeedForward\n"
+        "class Silu(FeedForward):\n"
+        "    kind: Literal['test-silu'] = 'test-silu'\n"
+        "    activation: ClassVar = 'silu'\n"
+    )
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text("extends: bert-tiny\nencoder: {feed_forward: {kind: test-silu}}\n")
+    with pytest.raises(UserError, match="test-silu"):
+        Recipe.load(recipe)
+    import_plugin(tmp_path / "mine.py")
+    loaded = Recipe.load(recipe)
+    assert loaded.name == "mine"
+    assert loaded.encoder.width == 128
+    assert loaded.encoder.feed_forward.activation == "silu"
+
+
+def test_missing_files_are_named(tmp_path):
+    with pytest.raises(UserError, match="there is no recipe file"):
+        Recipe.load(tmp_path / "none.yaml")
+    with pytest.raises(UserError, match="there is no such file"):
+        import_plugin(tmp_path / "none.py")
