@@ -59,7 +59,9 @@ def test_the_rooms_are_those_that_are_there() -> None:
 def test_an_axis_has_the_kinds_that_it_is_said_to_have(name: str) -> None:
     (kinds,) = re.findall(rf"^\| {name} \| .*? \| (.*?) \|$", TEXT, re.MULTILINE)
     said = re.sub(r"\(.*?\)|;.*", "", kinds).split(",")
-    assert {kind.strip() for kind in said} == set(AXES[name].kinds())
+    # Other tests bring kinds of their own.
+    ours = {k for k, c in AXES[name].kinds().items() if c.__module__.startswith("bertwright.")}
+    assert {kind.strip() for kind in said} == ours
 
 
 def test_every_tap_is_in_the_table_with_its_width() -> None:
