@@ -5,6 +5,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Self, cast
 
 import torch
+import torch._functorch.config as functorch
 from pydantic import model_validator
 from torch import Tensor, nn
 
@@ -128,6 +129,8 @@ class Encoder(nn.Module):
 
         ``dynamic`` makes one graph for rows of any number and length.
         """
+        # What was dropped is cheaper to hash again than to store for the backward pass.
+        functorch.ban_recompute_used_far_apart = False
         for part in (self.embeddings.join, *self.blocks):
             part.compile(dynamic=dynamic)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 CHUNK_ELEMENTS = 32_000_000
@@ -134,38 +135,40 @@ class _CrossEntropy(torch.autograd.Function):
         loss_sum, right_sum = hidden.new_zeros(2, dtype=torch.float32).unbind()
         parts = pointwise.parts(hidden, table, bias)
         grad_hidden = torch.empty_like(hidden)
-        grad_table: Tensor | None = None
-        grad_bias: Tensor | None = None
+        grad_both: Tensor | None = None
         for rows in _chunks(len(hidden), len(table)):
             some, asked = hidden[rows], target[rows]
             exponentials, total, loss, right = parts(some @ table.t(), bias, asked)
-            share = (1.0 if weight is None else weight[rows]) / total
             ones = torch.ones_like(total) if weight is None else weight[rows]
             loss_sum = loss_sum + (loss * ones).sum()
             right_sum = right_sum + (right * ones).sum()
-            expected = (exponentials @ table).float() * share[:, None]
-            grad_hidden[rows] = expected - table[asked].float() * ones[:, None]
-            grad_table = _add_product(
-                grad_table, exponentials.t(), (some * share[:, None]).to(some.dtype)
-            )
-            grad_table.index_add_(0, asked, (some * -ones[:, None]).to(some.dtype))
-            if bias is not None:
-                row = (share.to(some.dtype)[None] @ exponentials)[0].float()
-                row.index_add_(0, asked, -ones)
-                grad_bias = row if grad_bias is None else grad_bias + row
-        ctx.save_for_backward(grad_hidden, grad_table, grad_bias)
-        ctx.bias_dtype = None if bias is None else bias.dtype
+            # From here on total x (probability - 1) at the target: the gradient but for the scale.
+            short = (total * torch.expm1(-loss)).to(exponentials.dtype)
+            exponentials[torch.arange(len(asked), device=asked.device), asked] = short
+            share = (ones / total)[:, None]
+            grad_hidden[rows] = (exponentials @ table).float() * share
+            # The bias is one more column of the table, which meets a constant 1: it comes for free.
+            inputs = some if bias is None else F.pad(some, (0, 1), value=1.0)
+            inputs = (inputs * share).to(some.dtype)
+            grad_both = _add_product(grad_both, exponentials.t(), inputs)
+        ctx.save_for_backward(grad_hidden, grad_both)
+        ctx.table, ctx.bias_dtype = table, None if bias is None else bias.dtype
         ctx.mark_non_differentiable(right_sum)
         return loss_sum, right_sum
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        grad_hidden, grad_table, grad_bias = ctx.saved_tensors
+        grad_hidden, grad_both = ctx.saved_tensors
         scale = gradients[0]
-        if grad_bias is not None:
-            grad_bias = (grad_bias * scale).to(ctx.bias_dtype)
-        scaled = [(g * scale).to(g.dtype) for g in (grad_hidden, grad_table)]
-        return (*scaled, grad_bias, None, None, None)
+        grad_table = grad_both[:, : grad_hidden.shape[1]]
+        grad_bias = (grad_both[:, -1] * scale).to(ctx.bias_dtype) if ctx.bias_dtype else None
+        grad_hidden = (grad_hidden * scale).to(grad_hidden.dtype)
+        table = ctx.table
+        if table.is_leaf and table.grad is not None and not table.is_cuda:  # scale is at hand
+            table.grad.add_(grad_table, alpha=float(scale))
+            return grad_hidden, None, grad_bias, None, None, None
+        grad_table = (grad_table * scale).to(grad_table.dtype)
+        return grad_hidden, grad_table, grad_bias, None, None, None
 
 
 def _add_product(total: Tensor | None, left: Tensor, right: Tensor) -> Tensor:
