@@ -129,3 +129,15 @@ def test_a_kill_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:
     with atomic_folder(tmp_path / "model") as folder:
         (folder / "weights").write_bytes(b"whole")
     assert (tmp_path / "model" / "weights").read_bytes() == b"whole"
+    assert not list(tmp_path.glob(".model-*"))
+
+
+def test_what_a_living_process_writes_is_left_alone(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITE_AND_WAIT, str(tmp_path)], stdout=subprocess.PIPE
+    ) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"written\n"
+        with atomic_folder(tmp_path / "model"):
+            assert len(list(tmp_path.glob(".model-*/weights"))) == 1
+        writer.kill()

@@ -1,11 +1,13 @@
 """Files and folders that appear whole or not at all."""
 
 import errno
+import fcntl
+import glob
 import os
 import shutil
 import tempfile
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bertwright.errors import UserError
@@ -18,14 +20,17 @@ READABLE = 0o644
 def atomic_folder(path: Path) -> Generator[Path]:
     """A temporary folder beside ``path`` that takes its name when the block ends without error.
 
-    Errors: UserError when ``path`` already holds something, or when the disk is full.
+    What a killed process left of an earlier attempt is removed first. Errors: UserError when ``path`` already holds something, or when the disk is full.
     """
     path = Path(path)
     require_free(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    for abandoned in path.parent.glob(f".{glob.escape(path.name)}-????????"):
+        with suppress(OSError), _held(abandoned):
+            shutil.rmtree(abandoned)
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     try:
-        with full_disk_named(path):
+        with full_disk_named(path), _held(temporary):
             yield temporary
             sync_tree(temporary)
         if path.is_dir():
@@ -92,6 +97,20 @@ def sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _held(folder: Path) -> Generator[None]:
+    """Mark a folder as somebody's; the mark goes with the process, however that ends.
+
+    Errors: OSError when another process holds it.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
     finally:
         os.close(descriptor)
 
