@@ -137,6 +137,7 @@ def view(rule: Visibility, coordinates: Coordinates) -> View:
     bounds = None
     if shape == "documents" and document is not None and document.is_cuda:
         bounds = document_bounds(document)
+    # Only where nothing is trained: a compiled step wants the same kind of view every time.
     if not torch.is_grad_enabled() and not blind.is_cuda and not bool(blind.any()):
         return View(shape, seen[:, None], None, bounds)
     return View(shape, (seen | blind)[:, None], blind[:, None], bounds)
