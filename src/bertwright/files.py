@@ -20,7 +20,8 @@ READABLE = 0o644
 def atomic_folder(path: Path) -> Generator[Path]:
     """A temporary folder beside ``path`` that takes its name when the block ends without error.
 
-    What a killed process left of an earlier attempt is removed first. Errors: UserError when ``path`` already holds something, or when the disk is full.
+    What a killed process left of an earlier attempt is removed first. Errors: UserError when
+    ``path`` already holds something, or when the disk is full.
     """
     path = Path(path)
     require_free(path)

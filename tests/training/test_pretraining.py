@@ -88,7 +88,7 @@ def test_kills_change_nothing(data: Data, tmp_path: Path, precision: str) -> Non
 
 
 def test_a_stop_at_any_step_changes_nothing(data: Data, tmp_path: Path) -> None:
-    recipe = small("modern", "steps=10", "checkpoint_every=1", "optimiser.kind=muon")
+    recipe = small("modern", "steps=10", "checkpoint_every=1")
     pretrain(recipe, data, tmp_path / "whole")
     evaluations = evaluations_of(tmp_path / "whole")
     for stop in (2, 5, 8):  # within a phase, and at the ends of two
@@ -189,7 +189,7 @@ def test_a_budget_is_kept(data: Data, tmp_path: Path) -> None:
 
 def test_a_model_is_trained_further(data: Data, tmp_path: Path) -> None:
     pretrain(small("modern", "steps=3"), data, tmp_path / "first")
-    changes = ["steps=1", "optimiser.rate=1e-9"]
+    changes = ["steps=1", "schedule=1e-9"]
     pretrain(None, data, tmp_path / "second", changes=changes, start_from=tmp_path / "first")
     before, after = weights(tmp_path / "first"), weights(tmp_path / "second")
     assert all(torch.allclose(before[name], after[name], atol=1e-7) for name in before)

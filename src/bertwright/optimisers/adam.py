@@ -6,7 +6,7 @@ and gates do not.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from pydantic import Field
@@ -20,8 +20,32 @@ DECAYED = ("matrix", "table")
 PIECE = 1 << 18
 """Elements of an eager pass."""
 
-RangeUpdate = Callable[[Tensor, Tensor | None, Tensor, Tensor, Tensor, Tensor, Tensor], None]
-"""In place over (n,) elements: master, compute, gradient, two moments, scalars (7,), clip."""
+
+class Stretch(NamedTuple):
+    """What one pass of Adam reads and writes: the same range of several flat buffers, (n,) each.
+
+    ``compute`` is None where the model computes with the master itself.
+    """
+
+    master: Tensor
+    compute: Tensor | None
+    gradient: Tensor
+    first: Tensor
+    second: Tensor
+
+    def part(self, of: slice) -> "Stretch":
+        """A shorter stretch of the same buffers."""
+        return Stretch(
+            self.master[of],
+            None if self.compute is None else self.compute[of],
+            self.gradient[of],
+            self.first[of],
+            self.second[of],
+        )
+
+
+StretchUpdate = Callable[[Stretch, Tensor, Tensor], None]
+"""One step over a stretch in place, told the scalars (7,) and the factor that clips: ()."""
 
 
 class AdamFamily(Optimiser):
@@ -65,7 +89,7 @@ class AdamUpdate:
         settings: AdamFamily,
         parameters: MasterParameters,
         decayed: tuple[str, ...],
-        update: RangeUpdate,
+        update: StretchUpdate,
         compiled: bool,
     ) -> None:
         self._settings = settings
@@ -92,15 +116,14 @@ class AdamUpdate:
                 continue
             within = slice(where.start - self._offset, where.stop - self._offset)
             first, second = (moment[within] for moment in self._moments)
-            self._update(
+            stretch = Stretch(
                 parameters.master[where],
                 parameters.compute[where] if parameters.precision == "bf16" else None,
                 gradient[where],
                 first,
                 second,
-                self._scalars(rate, decay),
-                clip,
             )
+            self._update(stretch, self._scalars(rate, decay), clip)
 
     def state(self) -> dict[str, Tensor]:
         return {**self._named_moments(), "num_steps": self._num_steps}
@@ -135,98 +158,46 @@ class AdamUpdate:
         )
 
 
-def in_pieces(update: RangeUpdate) -> RangeUpdate:
+def in_pieces(update: StretchUpdate) -> StretchUpdate:
     """The same update piece by piece: eager passes that stay in the cache take half the time."""
 
-    def pieces(
-        master: Tensor,
-        compute: Tensor | None,
-        gradient: Tensor,
-        first: Tensor,
-        second: Tensor,
-        scalars: Tensor,
-        clip: Tensor,
-    ) -> None:
-        for start in range(0, len(master), PIECE):
-            of = slice(start, start + PIECE)
-            copy = None if compute is None else compute[of]
-            update(master[of], copy, gradient[of], first[of], second[of], scalars, clip)
+    def pieces(stretch: Stretch, scalars: Tensor, clip: Tensor) -> None:
+        for start in range(0, len(stretch.master), PIECE):
+            update(stretch.part(slice(start, start + PIECE)), scalars, clip)
 
     return pieces
 
 
-def decoupled_update(
-    master: Tensor,
-    compute: Tensor | None,
-    gradient: Tensor,
-    first: Tensor,
-    second: Tensor,
-    scalars: Tensor,
-    clip: Tensor,
-) -> None:
-    """One step of AdamW over (n,) elements, in place; refreshes ``compute`` where there is one."""
-    decay = scalars[6]
-    change = _change(gradient.float() * clip, first, second, scalars)
-    _apply(change + decay * master, master, compute, scalars)
+def decoupled_update(stretch: Stretch, scalars: Tensor, clip: Tensor) -> None:
+    """One step of AdamW, in place; refreshes ``compute`` where there is one."""
+    change = _change(stretch, stretch.gradient.float() * clip, scalars)
+    _apply(stretch, change + scalars[6] * stretch.master, scalars)
 
 
-def l2_update(
-    master: Tensor,
-    compute: Tensor | None,
-    gradient: Tensor,
-    first: Tensor,
-    second: Tensor,
-    scalars: Tensor,
-    clip: Tensor,
-) -> None:
-    """One step of Adam with L2 over (n,) elements, in place."""
-    decay = scalars[6]
-    change = _change(gradient.float() * clip + decay * master, first, second, scalars)
-    _apply(change, master, compute, scalars)
+def l2_update(stretch: Stretch, scalars: Tensor, clip: Tensor) -> None:
+    """One step of Adam with L2, in place."""
+    gradient = stretch.gradient.float() * clip + scalars[6] * stretch.master
+    _apply(stretch, _change(stretch, gradient, scalars), scalars)
 
 
-def fused_decoupled_update(
-    master: Tensor,
-    compute: Tensor | None,
-    gradient: Tensor,
-    first: Tensor,
-    second: Tensor,
-    scalars: Tensor,
-    clip: Tensor,
-) -> None:
+def fused_decoupled_update(stretch: Stretch, scalars: Tensor, clip: Tensor) -> None:
     """As :func:`decoupled_update`, in the one pass that PyTorch has for it."""
-    gradient = gradient.float() * clip
-    _fused(torch.ops.aten._fused_adamw_, master, gradient, first, second, scalars)
-    if compute is not None:
-        compute.copy_(master)
+    _fused(torch.ops.aten._fused_adamw_, stretch, scalars, clip)
 
 
-def fused_l2_update(
-    master: Tensor,
-    compute: Tensor | None,
-    gradient: Tensor,
-    first: Tensor,
-    second: Tensor,
-    scalars: Tensor,
-    clip: Tensor,
-) -> None:
+def fused_l2_update(stretch: Stretch, scalars: Tensor, clip: Tensor) -> None:
     """As :func:`l2_update`, in the one pass that PyTorch has for it."""
-    gradient = gradient.float() * clip
-    _fused(torch.ops.aten._fused_adam_, master, gradient, first, second, scalars)
-    if compute is not None:
-        compute.copy_(master)
+    _fused(torch.ops.aten._fused_adam_, stretch, scalars, clip)
 
 
-FUSED: dict[RangeUpdate, RangeUpdate] = {
+FUSED: dict[StretchUpdate, StretchUpdate] = {
     decoupled_update: fused_decoupled_update,
     l2_update: fused_l2_update,
 }
 """What is faster than the definition where nothing is compiled: by three on a CPU."""
 
 
-def _fused(
-    operator: Any, master: Tensor, gradient: Tensor, first: Tensor, second: Tensor, scalars: Tensor
-) -> None:
+def _fused(operator: Any, stretch: Stretch, scalars: Tensor, clip: Tensor) -> None:
     """PyTorch's fused pass, told of a step so late that it corrects no bias: ours is in the rate.
 
     c1 m / (sqrt(c2 v) + e) = (c1 / sqrt(c2)) m / (sqrt(v) + e / sqrt(c2)).
@@ -234,10 +205,10 @@ def _fused(
     rate, new_1, new_2, correct_1, correct_2, epsilon, decay = scalars.tolist()
     scale = correct_1 / correct_2**0.5
     operator(
-        [master],
-        [gradient],
-        [first],
-        [second],
+        [stretch.master],
+        [stretch.gradient.float() * clip],
+        [stretch.first],
+        [stretch.second],
         [],
         [torch.tensor(1e9)],
         lr=rate * scale,
@@ -248,19 +219,21 @@ def _fused(
         amsgrad=False,
         maximize=False,
     )
+    if stretch.compute is not None:
+        stretch.compute.copy_(stretch.master)
 
 
-def _change(gradient: Tensor, first: Tensor, second: Tensor, scalars: Tensor) -> Tensor:
+def _change(stretch: Stretch, gradient: Tensor, scalars: Tensor) -> Tensor:
     _, new_1, new_2, correct_1, correct_2, epsilon, _ = scalars.unbind()
-    first_moment = first + new_1 * (gradient - first)
-    second_moment = second + new_2 * (gradient * gradient - second)
-    first.copy_(first_moment)
-    second.copy_(second_moment)
-    return first_moment * correct_1 / ((second_moment * correct_2).sqrt() + epsilon)
+    first = stretch.first + new_1 * (gradient - stretch.first)
+    second = stretch.second + new_2 * (gradient * gradient - stretch.second)
+    stretch.first.copy_(first)
+    stretch.second.copy_(second)
+    return first * correct_1 / ((second * correct_2).sqrt() + epsilon)
 
 
-def _apply(change: Tensor, master: Tensor, compute: Tensor | None, scalars: Tensor) -> None:
-    updated = master - scalars[0] * change
-    master.copy_(updated)
-    if compute is not None:
-        compute.copy_(updated)
+def _apply(stretch: Stretch, change: Tensor, scalars: Tensor) -> None:
+    updated = stretch.master - scalars[0] * change
+    stretch.master.copy_(updated)
+    if stretch.compute is not None:
+        stretch.compute.copy_(updated)

@@ -17,6 +17,10 @@ USUAL_RATE, USUAL_WIDTH = 1.5e-3, 768
 """Encoders of this width are trained with at most this Adam rate (published: 1e-4 to 1.5e-3); the
 rate that works falls as the width grows (Yang et al. 2022)."""
 
+USUAL_TABLE_RATE = 1e-2
+"""Under Muon the rate is that of tables, biases and norms alone, and need not fall with the width
+(our own studies, 3e-3 to 6e-3)."""
+
 LOWEST_RATE = 3e-5
 """Below it a model that starts from nothing does not come far."""
 
@@ -82,11 +86,12 @@ def rate(recipe: Recipe) -> Finding | None:
         return None
     highest = optimiser.rate * rise(recipe).highest
     width, layers = recipe.encoder.width, _layers(recipe)
-    usual = USUAL_RATE * USUAL_WIDTH / width
+    matrices_apart = isinstance(optimiser, Muon)
+    usual = USUAL_TABLE_RATE if matrices_apart else USUAL_RATE * USUAL_WIDTH / width
     figures = {"rate": highest, "usual": usual}
     seen = f"the rate reaches {highest:.2g}; at width {width} at most {usual:.2g} is usual"
     verdict = graded(highest / usual, note=1.0 + 1e-6, warning=4.0)
-    if recipe.encoder.norm.placement == "post":
+    if recipe.encoder.norm.placement == "post" and not matrices_apart:
         bound = POST_NORM_RATE * (POST_NORM_LAYERS / layers) ** 0.5
         if highest > bound:
             verdict = graded(highest / bound, note=1.0, warning=1.5)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bertwright.optimisers.adam import AdamFamily
+from bertwright.optimisers.muon import Muon
 from bertwright.recipes import Recipe
 from bertwright.training.clock import Clock
 from bertwright.training.doctor.findings import Finding, Verdict
@@ -101,10 +102,10 @@ def judged(found: Range, recipe: Recipe) -> Finding:
     advice = "too few steps to be sure: give the trials more --minutes" if few else ""
     if found.diverged and peak > (10 if few else 1) * stable:
         verdict = "error" if peak > 2 * stable else "warning"
-        advice = f"set optimiser.rate={stable / 3:.1g} or below"
+        advice = f"set {_rates(recipe.optimiser, stable / 3)} or below"
     elif not few and peak < stable / 200:
         verdict = "note"
-        advice = f"a higher optimiser.rate, up to {stable / 5:.1g}, may learn faster"
+        advice = f"a higher rate, up to {_rates(recipe.optimiser, stable / 5)}, may learn faster"
     reached = "" if found.diverged else "; none that was tried diverged"
     return Finding(
         "trials.range-test",
@@ -114,3 +115,11 @@ def judged(found: Range, recipe: Recipe) -> Finding:
         advice,
         {"largest_stable_rate": stable, "peak_rate": peak, "steps": len(found.losses)},
     )
+
+
+def _rates(optimiser: AdamFamily, rate: float) -> str:
+    """The changes that bring a recipe to a rate; Muon's two rates were raised together."""
+    changes = f"optimiser.rate={rate:.1g}"
+    if isinstance(optimiser, Muon):
+        changes += f" optimiser.matrix_rate={optimiser.matrix_rate * rate / optimiser.rate:.1g}"
+    return changes
