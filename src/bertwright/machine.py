@@ -54,6 +54,21 @@ def tune_allocator() -> None:
         library.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
 
 
+@cache
+def tune_compiler() -> None:
+    """Settings under which PyTorch's compiler does better by us; to be called before it is used.
+
+    What was dropped is cheaper to hash again than to store for the backward pass. And a first step
+    need not begin with trial compilations, eight seconds of them, for what the processor says of
+    itself: every compiler that accepts PyTorch's headers knows its instructions.
+    """
+    import torch._functorch.config as functorch
+    import torch._inductor.config as inductor
+
+    functorch.ban_recompute_used_far_apart = False
+    inductor.cpp.vec_isa_ok = True
+
+
 def num_cores() -> int:
     """The cores that this process may use."""
     if sys.platform == "linux":

@@ -5,7 +5,6 @@ from contextlib import ExitStack, contextmanager
 from typing import Self, cast
 
 import torch
-import torch._functorch.config as functorch
 from pydantic import model_validator
 from torch import Tensor, nn
 
@@ -23,6 +22,7 @@ from bertwright.encoder.positions import Learned, Positions, Rotary
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.taps import Site, Taps
 from bertwright.encoder.visibility import Bidirectional, Visibility, Window, view
+from bertwright.machine import tune_compiler
 
 
 class EncoderChoice(Settings):
@@ -129,8 +129,7 @@ class Encoder(nn.Module):
 
         ``dynamic`` makes one graph for rows of any number and length.
         """
-        # What was dropped is cheaper to hash again than to store for the backward pass.
-        functorch.ban_recompute_used_far_apart = False
+        tune_compiler()
         for part in (self.embeddings.join, *self.blocks):
             part.compile(dynamic=dynamic)
 
