@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertwright.examples.batches import make_batch
+from bertwright.examples.vocabulary import Vocabulary
 from bertwright.model.model import TensorBatch
 from bertwright.objectives.objective import Asking, Objective
+from bertwright.randomness import Draw
 from bertwright.recipes import Recipe
 from bertwright.recipes.loading import systems
 from bertwright.text.marks import DOCUMENT_START, SENTENCE_START, WORD_START
@@ -73,7 +75,9 @@ def toy_batch(recipe: Recipe, phase: int, epoch: int = 0) -> TensorBatch:
     source = recipe.assembly_of(phase).plan(cast(Any, ToyText()), SPECIALS, recipe.seed)
 
     def ask(objective: Objective, rows: Any, epoch: Any, index: Any) -> Any:
-        return objective.ask(rows, Asking(recipe.seed, index, epoch, SPECIALS, VOCABULARY))
+        return objective.ask(
+            rows, Asking(Draw(recipe.seed, epoch, index), Vocabulary(VOCABULARY, SPECIALS))
+        )
 
     askers = {name: partial(ask, o) for name, o in recipe.objectives_of(phase).items()}
     index = np.arange(ROWS, dtype=np.int64)

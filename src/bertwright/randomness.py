@@ -5,6 +5,7 @@ the same whoever draws them, in whatever order, in whatever process. So there is
 The mixing function is the finaliser of SplitMix64 (Steele, Lea and Flood 2014).
 """
 
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -48,6 +49,43 @@ def integers(of: int, bound: Counters, *coordinates: Counters) -> NDArray[np.int
 def generator(of: int, *coordinates: int) -> np.random.Generator:
     """A numpy generator of its own for one tuple of coordinates, for draws of unknown number."""
     return np.random.Generator(np.random.Philox(key=int(bits(of, *coordinates))))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Draw:
+    """Random numbers for a batch of rows, and for the places in them.
+
+    They depend on a key, on which rows these are (``epoch`` and ``index``, numbers or arrays (B,)),
+    and on the places that are given, which broadcast to (B, m).
+    """
+
+    key: int
+    epoch: Counters = 0
+    index: Counters = 0
+
+    def named(self, *purpose: str | int) -> "Draw":
+        """Other numbers for the same rows."""
+        return replace(self, key=key(self.key, *purpose))
+
+    def in_epoch(self, epoch: Counters) -> "Draw":
+        """The numbers of another epoch."""
+        return replace(self, epoch=epoch)
+
+    def bits(self, *places: Counters) -> NDArray[np.uint64]:
+        """64 random bits each."""
+        return bits(self.key, *self._rows, *places)
+
+    def uniform(self, *places: Counters) -> NDArray[np.float64]:
+        """Numbers in [0, 1)."""
+        return uniform(self.key, *self._rows, *places)
+
+    def integers(self, bound: Counters, *places: Counters) -> NDArray[np.int64]:
+        """Integers in [0, bound)."""
+        return integers(self.key, bound, *self._rows, *places)
+
+    @property
+    def _rows(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        return np.reshape(self.epoch, (-1, 1)), np.reshape(self.index, (-1, 1))
 
 
 class Permutation:

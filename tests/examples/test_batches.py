@@ -9,16 +9,19 @@ from bertwright.examples.batches import make_batch
 from bertwright.examples.corruption import Replace
 from bertwright.examples.questions import hide, sentence_relation
 from bertwright.examples.selection import Tokens
+from bertwright.examples.vocabulary import Vocabulary
+from bertwright.randomness import Draw
 
 TEXT = [[[2, 1, 1], [3], [1, 1], [2, 2]] * 3] * 5
 
 
 def masked(rows, epoch, index):
-    return hide(rows, Tokens(), Replace(), SPECIALS, 50, 3, epoch, index, 0.25)
+    draw = Draw(3, epoch, index)
+    return hide(rows, Tokens(), Replace(), Vocabulary(50, SPECIALS), draw, 0.25)
 
 
 def relation(rows, epoch, index):
-    return rows.pieces, sentence_relation(rows)
+    return rows, sentence_relation(rows)
 
 
 ASK = {"masked": masked, "next-sentence": relation}

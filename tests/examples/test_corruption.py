@@ -7,6 +7,8 @@ from pydantic import ValidationError
 
 from bertwright.examples.coordinates import Coordinates, Rows
 from bertwright.examples.corruption import Corruption, Replace
+from bertwright.examples.vocabulary import Vocabulary
+from bertwright.randomness import Draw
 
 VOCABULARY = 50
 NUM_ROWS, LENGTH = 400, 64
@@ -22,9 +24,8 @@ ALL = np.ones(EVERYWHERE.shape, np.float32)
 
 def shown(corruption, weight=ALL, epoch=0):
     index = np.arange(NUM_ROWS)
-    return corruption.corrupt(
-        ROWS, EVERYWHERE, weight, SPECIALS, VOCABULARY, 7, corruption.visit(epoch), index
-    )
+    draw = Draw(7, corruption.visit(epoch), index)
+    return corruption.corrupt(ROWS, EVERYWHERE, weight, Vocabulary(VOCABULARY, SPECIALS), draw)
 
 
 def test_shares():

@@ -10,6 +10,8 @@ from bertwright.examples.coordinates import Coordinates, Rows
 from bertwright.examples.corruption import Replace
 from bertwright.examples.questions import hide, next_pieces, sentence_relation
 from bertwright.examples.selection import Tokens
+from bertwright.examples.vocabulary import Vocabulary
+from bertwright.randomness import Draw
 
 ALWAYS_MASK = Replace(mask=1, random=0, keep=0)
 PIECES = np.array([[CLS, 10, 11, SEP], [CLS, 12, SEP, 0]], np.int32)
@@ -22,7 +24,9 @@ ROWS = Rows(
 
 
 def hidden(rows, epoch=0, row_index=0, corruption=ALWAYS_MASK, rate=0.5):
-    return hide(rows, Tokens(), corruption, SPECIALS, 50, 3, epoch, row_index, rate)
+    draw = Draw(3, epoch, row_index)
+    shown, question = hide(rows, Tokens(), corruption, Vocabulary(50, SPECIALS), draw, rate)
+    return shown.pieces, question
 
 
 def test_what_is_hidden_is_asked():
@@ -87,7 +91,7 @@ def test_fewer_next_pieces_are_spread_evenly_and_asked_once():
     asked = np.zeros(31)
     for epoch in range(40):
         rows = source.rows(index, epoch)
-        where = next_pieces(rows, 10, 5, epoch, index).where.reshape(-1, 10) % 32
+        where = next_pieces(rows, 10, Draw(5, epoch, index)).where.reshape(-1, 10) % 32
         gaps = np.diff(where, axis=1)
         assert set(gaps.ravel()) <= {3, 4}
         asked += np.bincount(where.ravel(), minlength=31)

@@ -9,6 +9,7 @@ from bertwright.errors import UserError
 from bertwright.examples.assembly import DocSentences, SegmentPair
 from bertwright.examples.coordinates import Coordinates, Rows
 from bertwright.examples.selection import FILLER, Selection, Tokens, WholeWords, fill
+from bertwright.randomness import Draw
 
 rates = strategies.floats(0.01, 0.9)
 
@@ -25,7 +26,7 @@ def rows_of_words(*words):
 def test_selections_are_lawful(selection, text, rate, seed):
     for assembly in (DocSentences(length=24), SegmentPair(length=24)):
         rows = all_rows(planned(assembly, text)[0])
-        where, weight = selection.select(rows, rate, seed, 3, np.arange(len(rows.pieces)))
+        where, weight = selection.select(rows, rate, Draw(seed, 3, np.arange(len(rows.pieces))))
         assert where.shape == weight.shape == (len(rows.pieces), max(1, round(rate * 24)))
         for row in range(len(where)):
             chosen = where[row][weight[row] > 0]
@@ -46,13 +47,13 @@ def test_selections_are_lawful(selection, text, rate, seed):
 
 def test_a_row_of_real_tokens_has_no_fillers():
     rows = rows_of_words([-1, 0, 1, 2, 3, 4, 5, 6, 7, -1])
-    _, weight = Tokens().select(rows, 0.4, 0)
+    _, weight = Tokens().select(rows, 0.4, Draw(0))
     assert weight.tolist() == [[1.0] * 4]
 
 
 def test_fewer_candidates_than_questions():
     rows = rows_of_words([-1, 0, 1, -1, -1, -1])
-    where, weight = Tokens().select(rows, 0.9, 0)
+    where, weight = Tokens().select(rows, 0.9, Draw(0))
     assert where.tolist() == [[1, 2, 1, 1, 1]]
     assert weight.tolist() == [[1, 1, 0, 0, 0]]
 
@@ -60,7 +61,7 @@ def test_fewer_candidates_than_questions():
 def test_a_word_that_exceeds_the_budget_is_skipped():
     rows = rows_of_words([-1, 0, 0, 0, 0, 1, 2, -1])
     for seed in range(20):
-        where, weight = WholeWords().select(rows, 0.4, seed)  # three pieces
+        where, weight = WholeWords().select(rows, 0.4, Draw(seed))  # three pieces
         assert where.tolist() == [[5, 6, 1]]
         assert weight.tolist() == [[1, 1, 0]]
 
@@ -89,8 +90,7 @@ def test_every_place_is_as_likely(selection):
             np.repeat(rows.special, epochs, 0),
         ),
         0.15,
-        0,
-        np.arange(epochs),
+        Draw(0, np.arange(epochs)),
     )
     counts = np.bincount(where.ravel(), minlength=20)
     assert counts[[0, 19]].tolist() == [0, 0]
@@ -101,7 +101,7 @@ def test_every_place_is_as_likely(selection):
 def test_a_scheduled_rate_keeps_its_shape():
     rows = rows_of_words([-1, *range(18), -1])
     for selection in (Tokens(), WholeWords()):
-        where, weight = selection.select(rows, 0.15, 0, slots=6)
+        where, weight = selection.select(rows, 0.15, Draw(0), slots=6)
         assert where.shape == (1, 6)
         assert weight.sum() == 3
 
@@ -115,4 +115,4 @@ def test_rates_may_be_schedules():
 def test_whole_words_need_words():
     rows = rows_of_words([-1, 0, 1, -1])
     with pytest.raises(UserError, match="words"):
-        WholeWords().select(Rows(rows.pieces, Coordinates(), rows.special), 0.5, 0)
+        WholeWords().select(Rows(rows.pieces, Coordinates(), rows.special), 0.5, Draw(0))

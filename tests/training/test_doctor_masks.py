@@ -27,7 +27,7 @@ class Spared(Replace):
 
     kind: Literal["spared"] = "spared"
 
-    def corrupt(self, rows, where, weight, specials, vocabulary_size, of, *coordinates):
+    def corrupt(self, rows, where, weight, vocabulary, draw):
         return rows.pieces
 
 
@@ -36,9 +36,9 @@ class Misplaced(Replace):
 
     kind: Literal["misplaced"] = "misplaced"
 
-    def corrupt(self, rows, where, weight, specials, vocabulary_size, of, *coordinates):
+    def corrupt(self, rows, where, weight, vocabulary, draw):
         beside = np.minimum(where + 1, rows.pieces.shape[1] - 1)
-        return super().corrupt(rows, beside, weight, specials, vocabulary_size, of, *coordinates)
+        return super().corrupt(rows, beside, weight, vocabulary, draw)
 
 
 class Frozen(Replace):
@@ -55,8 +55,8 @@ class Greedy(Tokens):
 
     kind: Literal["greedy"] = "greedy"
 
-    def select(self, rows, rate, of, *coordinates, slots=None):
-        return super().select(rows, 2 * rate, of, *coordinates)
+    def select(self, rows, rate, draw, slots=None):
+        return super().select(rows, 2 * rate, draw)
 
 
 class Blurred(Visibility):

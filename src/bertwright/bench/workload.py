@@ -9,9 +9,10 @@ import numpy as np
 
 from bertwright.examples.batches import Batch
 from bertwright.examples.coordinates import Coordinates, Rows
+from bertwright.examples.vocabulary import Vocabulary
 from bertwright.objectives.masked import Masked
 from bertwright.objectives.objective import Asking
-from bertwright.randomness import integers, key
+from bertwright.randomness import Draw, integers, key
 from bertwright.recipes import Recipe
 from bertwright.text.tokenizers import Specials
 
@@ -62,6 +63,6 @@ class Workload:
         )
         pieces = (lowest + drawn).astype(np.int32)
         rows = Rows(pieces, Coordinates(), np.zeros(pieces.shape, np.bool_))
-        asking = Asking(0, index, np.zeros_like(index), SPECIALS, VOCABULARY_SIZE)
+        asking = Asking(Draw(0, 0, index), Vocabulary(VOCABULARY_SIZE, SPECIALS))
         shown, question = masked.ask(rows, asking)
-        return Batch(shown, rows.coordinates, {"masked": question}, pieces.size)
+        return Batch(shown.pieces, shown.coordinates, {"masked": question}, pieces.size)

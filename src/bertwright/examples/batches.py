@@ -1,7 +1,7 @@
 """Batches: rows of a source, and every question that a step asks of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -38,8 +38,8 @@ class Ask(Protocol):
 
     def __call__(
         self, rows: Rows, epoch: NDArray[np.int64], index: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int32], Question]:
-        """The pieces to show (B, L), and the question."""
+    ) -> tuple[Rows, Question]:
+        """The rows to show, and the question."""
         ...
 
 
@@ -52,11 +52,10 @@ def make_batch(
 ) -> Batch:
     """Rows ``index`` (B,) of a source, each as its ``epoch`` (B,) has it, and the questions.
 
-    Questions are asked in order, and each sees the pieces as the one before has left them.
+    Questions are asked in order, and each sees the rows as the one before has left them.
     """
     rows = source.rows(index, epoch)
     questions: dict[str, Question] = {}
     for name, asker in ask.items():
-        pieces, questions[name] = asker(rows, epoch, index)
-        rows = replace(rows, pieces=pieces)
+        rows, questions[name] = asker(rows, epoch, index)
     return Batch(rows.pieces, rows.coordinates, questions, int(rows.real.sum()), first_row)

@@ -1,7 +1,7 @@
 """Corruption: what is seen at the chosen places instead of the piece that stands there."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,10 +10,8 @@ from pydantic import Field, model_validator
 from bertwright.axes import Choice
 from bertwright.errors import UserError
 from bertwright.examples.coordinates import Rows
-from bertwright.randomness import Counters, integers, key, uniform
-
-if TYPE_CHECKING:
-    from bertwright.text.tokenizers import Specials
+from bertwright.examples.vocabulary import Vocabulary
+from bertwright.randomness import Counters, Draw
 
 
 class Corruption(Choice):
@@ -35,15 +33,12 @@ class Corruption(Choice):
         rows: Rows,
         where: NDArray[np.int64],
         weight: NDArray[np.float32],
-        specials: "Specials",
-        vocabulary_size: int,
-        of: int,
-        *coordinates: Counters,
+        vocabulary: Vocabulary,
+        draw: Draw,
     ) -> NDArray[np.int32]:
         """The pieces (B, L) to show, given the places (B, m) chosen and their weights.
 
-        ``of`` is the key of the draw and ``coordinates`` what it depends on besides the place:
-        numbers or arrays (B,). Places of weight 0 keep their piece.
+        Places of weight 0 keep their piece.
         """
         raise TypeError(f"{type(self).__name__} is an axis, not a corruption")
 
@@ -75,16 +70,14 @@ class Replace(Corruption):
         rows: Rows,
         where: NDArray[np.int64],
         weight: NDArray[np.float32],
-        specials: "Specials",
-        vocabulary_size: int,
-        of: int,
-        *coordinates: Counters,
+        vocabulary: Vocabulary,
+        draw: Draw,
     ) -> NDArray[np.int32]:
-        by_row = [np.reshape(c, (-1, 1)) for c in coordinates]
-        die = uniform(key(of, "die"), *by_row, self._units(rows, where))
+        die = draw.named("die").uniform(self._units(rows, where))
+        specials = vocabulary.specials
         excluded = specials.all if self.random_from == "non-special" else ()
-        number = vocabulary_size - len(excluded)
-        drawn = _skipping(integers(key(of, "piece"), number, *by_row, where), excluded)
+        number = vocabulary.size - len(excluded)
+        drawn = _skipping(draw.named("piece").integers(number, where), excluded)
         shown = np.where(die < self.mask, specials.mask, drawn)
         altered = (die < self.mask + self.random) & (weight > 0)
         row, slot = np.nonzero(altered)

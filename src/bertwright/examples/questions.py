@@ -1,10 +1,9 @@
 """Questions: which places are asked, and what the right answers are.
 
-A question does not know who answers. One that hides something also returns what is shown.
+A question does not know who answers. One that hides something also returns the rows to show.
 """
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +12,8 @@ from bertwright.errors import UserError
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.corruption import Corruption
 from bertwright.examples.selection import FILLER, Selection
-from bertwright.randomness import Counters, integers, key
-
-if TYPE_CHECKING:
-    from bertwright.text.tokenizers import Specials
+from bertwright.examples.vocabulary import Vocabulary
+from bertwright.randomness import Draw
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,40 +34,30 @@ def hide(
     rows: Rows,
     selection: Selection,
     corruption: Corruption,
-    specials: "Specials",
-    vocabulary_size: int,
-    of: int,
-    epoch: Counters,
-    row_index: Counters,
+    vocabulary: Vocabulary,
+    draw: Draw,
     rate: float,
     slots: int | None = None,
-) -> tuple[NDArray[np.int32], Question]:
+) -> tuple[Rows, Question]:
     """Choose places, corrupt them, and ask for what stood there.
 
-    ``of`` is the key of all draws; ``epoch`` and ``row_index`` are numbers or arrays (B,);
-    ``slots`` fixes the number of questions per row where the rate varies. Returns the pieces to
-    show (B, L) and the question.
+    ``slots`` fixes the number of questions per row where the rate varies. Returns the rows to show
+    and the question.
     """
-    place = (corruption.visit(epoch), row_index)
-    where, weight = selection.select(rows, rate, key(of, "selection"), *place, slots=slots)
-    shown = corruption.corrupt(
-        rows, where, weight, specials, vocabulary_size, key(of, "corruption"), *place
-    )
-    return shown, _ask(rows, where, weight, shift=0)
+    draw = draw.in_epoch(corruption.visit(draw.epoch))
+    where, weight = selection.select(rows, rate, draw.named("selection"), slots)
+    shown = corruption.corrupt(rows, where, weight, vocabulary, draw.named("corruption"))
+    return replace(rows, pieces=shown), _ask(rows, where, weight, shift=0)
 
 
 def next_pieces(
-    rows: Rows,
-    targets_per_row: int | None = None,
-    of: int = 0,
-    epoch: Counters = 0,
-    row_index: Counters = 0,
+    rows: Rows, targets_per_row: int | None = None, draw: Draw | None = None
 ) -> Question:
     """Ask at every place for the piece that follows it (causal language model).
 
     A place counts if the next one is real and of the same document; the end of a document is a
-    piece to predict. ``targets_per_row`` asks only so many, evenly spread from a random start;
-    None asks all L - 1, those that do not count with weight 0.
+    piece to predict. ``targets_per_row`` asks only so many, evenly spread from a start that
+    ``draw`` draws; None asks all L - 1, those that do not count with weight 0.
     """
     document = rows.coordinates.document
     num_rows, length = rows.pieces.shape
@@ -80,8 +67,7 @@ def next_pieces(
     if targets_per_row is None:
         where = np.broadcast_to(np.arange(length - 1), counts.shape)
         return _ask(rows, where, counts.astype(np.float32), shift=1)
-    number = counts.sum(axis=1, keepdims=True)
-    start = integers(of, number, np.reshape(epoch, (-1, 1)), np.reshape(row_index, (-1, 1)))
+    start = (draw or Draw(0)).integers(counts.sum(axis=1, keepdims=True))
     where, weight = _evenly(counts, targets_per_row, start)
     return _ask(rows, where, weight, shift=1)
 

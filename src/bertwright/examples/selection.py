@@ -15,7 +15,7 @@ from pydantic import Field
 from bertwright.axes import Choice
 from bertwright.errors import UserError
 from bertwright.examples.coordinates import Rows
-from bertwright.randomness import Counters, bits
+from bertwright.randomness import Draw
 from bertwright.schedules import Constant, Value
 
 Places = tuple[NDArray[np.int64], NDArray[np.float32]]
@@ -29,14 +29,11 @@ class Selection(Choice):
 
     rate: Value = Field(default=Constant(value=0.15))
 
-    def select(
-        self, rows: Rows, rate: float, of: int, *coordinates: Counters, slots: int | None = None
-    ) -> Places:
+    def select(self, rows: Rows, rate: float, draw: Draw, slots: int | None = None) -> Places:
         """The chosen places of every row in rising order, and their weights.
 
-        ``of`` is the key of the draw and ``coordinates`` what it depends on besides the place, e.g.
-        the epoch and the row's index: numbers or arrays (B,). ``slots`` fixes m where the rate
-        varies within a compiled phase. Returns (B, m) int64 and (B, m) float32, 0 for fillers.
+        ``slots`` fixes m where the rate varies within a compiled phase. Returns (B, m) int64 and
+        (B, m) float32, 0 for fillers.
         """
         raise TypeError(f"{type(self).__name__} is an axis, not a selection")
 
@@ -46,12 +43,10 @@ class Tokens(Selection):
 
     kind: Literal["tokens"] = "tokens"
 
-    def select(
-        self, rows: Rows, rate: float, of: int, *coordinates: Counters, slots: int | None = None
-    ) -> Places:
+    def select(self, rows: Rows, rate: float, draw: Draw, slots: int | None = None) -> Places:
         length = rows.pieces.shape[1]
         slots = num_slots(length, rate) if slots is None else slots
-        order, number = _in_hash_order(~rows.special, of, *coordinates)
+        order, number = _in_hash_order(~rows.special, draw)
         chosen = np.minimum(_budget(rows, rate, slots), number)
         rank = np.arange(slots)
         where = np.where(rank < chosen, order[:, :slots], length)
@@ -70,9 +65,7 @@ class WholeWords(Selection):
 
     kind: Literal["whole-words"] = "whole-words"
 
-    def select(
-        self, rows: Rows, rate: float, of: int, *coordinates: Counters, slots: int | None = None
-    ) -> Places:
+    def select(self, rows: Rows, rate: float, draw: Draw, slots: int | None = None) -> Places:
         word = rows.coordinates.word
         if word is None:
             raise UserError("selection whole-words needs rows that know where words begin")
@@ -81,7 +74,7 @@ class WholeWords(Selection):
         candidate = (word >= 0) & ~rows.special
         flat = word + length * np.arange(num_rows)[:, None]
         sizes = np.bincount(flat[candidate], minlength=num_rows * length).reshape(word.shape)
-        order, _ = _in_hash_order(sizes > 0, of, *coordinates)
+        order, _ = _in_hash_order(sizes > 0, draw)
         taken = fill(np.take_along_axis(sizes, order, 1), _budget(rows, rate, slots))
         chosen_word = np.zeros(word.shape, np.bool_)
         np.put_along_axis(chosen_word, order, taken, 1)
@@ -100,7 +93,7 @@ def _budget(rows: Rows, rate: float, slots: int) -> NDArray[np.int64]:
 
 
 def _in_hash_order(
-    candidate: NDArray[np.bool_], of: int, *coordinates: Counters
+    candidate: NDArray[np.bool_], draw: Draw
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(B, L) columns in random order, candidates first, and the (B, 1) number of candidates.
 
@@ -108,8 +101,7 @@ def _in_hash_order(
     """
     columns = np.arange(candidate.shape[1], dtype=np.uint64)
     low = np.uint64((1 << max(1, candidate.shape[1] - 1).bit_length()) - 1)
-    by_row = [np.reshape(c, (-1, 1)) for c in coordinates]
-    hashes = (bits(of, *by_row, columns) >> np.uint64(1)) & ~low | columns
+    hashes = (draw.bits(columns) >> np.uint64(1)) & ~low | columns
     hashes = np.where(candidate, hashes, hashes | np.uint64(1 << 63))
     hashes.sort(axis=1)
     return (hashes & low).astype(np.int64), candidate.sum(axis=1, keepdims=True)

@@ -17,7 +17,7 @@ from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import Visibility
 from bertwright.examples.batches import Batch
 from bertwright.examples.questions import Question
-from bertwright.objectives.objective import Asked, Loss, Objective, visibility_of
+from bertwright.objectives.objective import Asked, Loss, Objective, Reading, visibility_of
 from bertwright.objectives.output import Output
 from bertwright.recipes import Recipe
 
@@ -98,14 +98,10 @@ class Model(nn.Module):
         """One loss for every question of the batch, all answered in one pass."""
         rule = self.encoder.rule & visibility_of(list(objectives.values()))
         states = self.encoder(batch.pieces, batch.coordinates, rule, noise)
+        reading = Reading(states, self.embedding, self.output)
+        heads = dict(self.heads.items())
         return {
-            name: objectives[name].answer(
-                states,
-                asked,
-                self.output,
-                self.embedding,
-                self.heads[name] if name in self.heads else None,  # noqa: SIM401 (ModuleDict has no get)
-            )
+            name: objectives[name].answer(asked, reading, heads.get(name))
             for name, asked in batch.questions.items()
         }
 

@@ -2,18 +2,14 @@
 
 from typing import ClassVar, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from bertwright.encoder.visibility import Causal as CausalRule
 from bertwright.encoder.visibility import Visibility
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.questions import Question, next_pieces
-from bertwright.randomness import key
 
-from .objective import Asked, Asking, Loss, Objective, named_piece_loss
-from .output import Output
+from .objective import Asked, Asking, Loss, Objective, Reading
 
 
 class Causal(Objective):
@@ -29,18 +25,8 @@ class Causal(Objective):
     visibility: ClassVar[Visibility] = CausalRule()
     names_pieces: ClassVar[bool] = True
 
-    def ask(self, rows: Rows, asking: Asking) -> tuple[NDArray[np.int32], Question]:
-        question = next_pieces(
-            rows, self.targets, key(asking.seed, "causal"), asking.epoch, asking.index
-        )
-        return rows.pieces, question
+    def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
+        return rows, next_pieces(rows, self.targets, asking.draw.named("causal"))
 
-    def answer(
-        self,
-        states: Tensor,
-        asked: Asked,
-        output: Output | None,
-        embedding: Tensor,
-        head: nn.Module | None,
-    ) -> Loss:
-        return named_piece_loss(states, asked, output, embedding)
+    def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
+        return reading.piece_loss(asked)

@@ -2,18 +2,14 @@
 
 from typing import ClassVar, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.corruption import Corruption, Replace
 from bertwright.examples.questions import Question, hide
 from bertwright.examples.selection import Selection, Tokens, num_slots
-from bertwright.randomness import key
 
-from .objective import Asked, Asking, Loss, Objective, named_piece_loss
-from .output import Output
+from .objective import Asked, Asking, Loss, Objective, Reading
 
 
 class Masked(Objective):
@@ -37,26 +33,16 @@ class Masked(Objective):
         """The most that is hidden at any progress: what a step has room for."""
         return max(self.selection.rate.at(0.0), self.selection.rate.at(1.0))
 
-    def ask(self, rows: Rows, asking: Asking) -> tuple[NDArray[np.int32], Question]:
+    def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         return hide(
             rows,
             self.selection,
             self.corruption,
-            asking.specials,
-            asking.vocabulary_size,
-            key(asking.seed, "masked"),
-            asking.epoch,
-            asking.index,
+            asking.vocabulary,
+            asking.draw.named("masked"),
             self.selection.rate.at(asking.progress),
             num_slots(rows.pieces.shape[1], self.highest_rate),
         )
 
-    def answer(
-        self,
-        states: Tensor,
-        asked: Asked,
-        output: Output | None,
-        embedding: Tensor,
-        head: nn.Module | None,
-    ) -> Loss:
-        return named_piece_loss(states, asked, output, embedding, self.shift)
+    def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
+        return reading.piece_loss(asked, self.shift)

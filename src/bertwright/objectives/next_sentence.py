@@ -2,18 +2,15 @@
 
 from typing import Literal
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertwright.encoder.encoder import EncoderChoice
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.questions import Question, sentence_relation
 
-from .objective import Asked, Asking, Loss, Objective
-from .output import Output
+from .objective import Asked, Asking, Loss, Objective, Reading
 
 
 class NextSentence(Objective):
@@ -22,22 +19,15 @@ class NextSentence(Objective):
 
     kind: Literal["next-sentence"] = "next-sentence"
 
-    def ask(self, rows: Rows, asking: Asking) -> tuple[NDArray[np.int32], Question]:
-        return rows.pieces, sentence_relation(rows)
+    def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
+        return rows, sentence_relation(rows)
 
     def head(self, encoder: EncoderChoice) -> nn.Module:
         return PairHead(encoder.width)
 
-    def answer(
-        self,
-        states: Tensor,
-        asked: Asked,
-        output: Output | None,
-        embedding: Tensor,
-        head: nn.Module | None,
-    ) -> Loss:
+    def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
         assert isinstance(head, PairHead)
-        logits = head(states.flatten(0, 1).index_select(0, asked.where)).float()
+        logits = head(reading.at(asked.where)).float()
         losses = F.cross_entropy(logits, asked.target, reduction="none")
         right = logits.argmax(-1) == asked.target
         weight = torch.ones_like(losses) if asked.weight is None else asked.weight

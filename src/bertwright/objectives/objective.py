@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
@@ -13,8 +11,9 @@ from bertwright.encoder.encoder import EncoderChoice
 from bertwright.encoder.visibility import Bidirectional, Visibility
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.questions import Question
+from bertwright.examples.vocabulary import Vocabulary
+from bertwright.randomness import Draw
 from bertwright.schedules import Constant, Value
-from bertwright.text.tokenizers import Specials
 
 from .output import Output
 
@@ -23,15 +22,11 @@ from .output import Output
 class Asking:
     """Where in a training run a question is asked.
 
-    ``index`` and ``epoch``, both (B,) int64, say which rows these are: whatever is drawn at random
-    is a function of the seed and of them.
+    ``draw`` knows the seed and which rows these are: whatever is random is a function of them.
     """
 
-    seed: int
-    index: NDArray[np.int64]
-    epoch: NDArray[np.int64]
-    specials: Specials
-    vocabulary_size: int
+    draw: Draw
+    vocabulary: Vocabulary
     progress: float = 0.0
 
 
@@ -56,6 +51,32 @@ class Loss:
     correct: Tensor
 
 
+@dataclass(frozen=True)
+class Reading:
+    """What the answers to a batch are read from.
+
+    Attributes:
+        states: (B, L, D) of the encoder.
+        embedding: (V, E), the table of pieces.
+        output: over the vocabulary, where the model has one.
+    """
+
+    states: Tensor
+    embedding: Tensor
+    output: Output | None
+
+    def at(self, where: Tensor) -> Tensor:
+        """The states (M, D) at flat places (M,)."""
+        return self.states.flatten(0, 1).index_select(0, where)
+
+    def piece_loss(self, asked: Asked, shift: int = 0) -> Loss:
+        """The loss of naming pieces from the states ``shift`` places before the asked ones."""
+        assert self.output is not None, "an objective that names pieces is built with an output"
+        chosen = self.at(asked.where - shift)
+        loss, correct = self.output.loss(chosen, self.embedding, asked.target, asked.weight)
+        return Loss(loss, asked.count, correct)
+
+
 class Objective(Choice):
     """The axis. ``weight`` scales the mean loss where several questions are asked at once."""
 
@@ -67,34 +88,17 @@ class Objective(Choice):
     names_pieces: ClassVar[bool] = False
     """Whether the answer is a piece, given by the model's output module."""
 
-    def ask(self, rows: Rows, asking: Asking) -> tuple[NDArray[np.int32], Question]:
-        """Hide or alter pieces, and say what is asked where."""
+    def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
+        """The rows with what is hidden or altered, and what is asked where."""
         raise TypeError(f"{type(self).__name__} is an axis, not an objective")
 
     def head(self, encoder: EncoderChoice) -> nn.Module | None:
         """The module of this objective's own that answers, if it has one."""
         return None
 
-    def answer(
-        self,
-        states: Tensor,
-        asked: Asked,
-        output: Output | None,
-        embedding: Tensor,
-        head: nn.Module | None,
-    ) -> Loss:
-        """Answer and score: states (B, L, D), embedding (V, E) the table of pieces."""
+    def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
+        """Answer and score."""
         raise TypeError(f"{type(self).__name__} is an axis, not an objective")
-
-
-def named_piece_loss(
-    states: Tensor, asked: Asked, output: Output | None, embedding: Tensor, shift: int = 0
-) -> Loss:
-    """The loss of naming pieces from the states ``shift`` places before the asked ones."""
-    assert output is not None, "an objective that names pieces is built with an output"
-    chosen = states.flatten(0, 1).index_select(0, asked.where - shift)
-    loss, correct = output.loss(chosen, embedding, asked.target, asked.weight)
-    return Loss(loss, asked.count, correct)
 
 
 def visibility_of(objectives: Sequence[Objective]) -> Visibility:

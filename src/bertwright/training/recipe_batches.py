@@ -16,9 +16,10 @@ from bertwright.examples.assembly import RowSource
 from bertwright.examples.batches import Ask, Batch, make_batch
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.questions import Question
+from bertwright.examples.vocabulary import Vocabulary
 from bertwright.objectives.masked import Masked
 from bertwright.objectives.objective import Asking, Objective
-from bertwright.randomness import Permutation, key
+from bertwright.randomness import Draw, Permutation, key
 from bertwright.recipes import Recipe
 from bertwright.text.shards import Data
 from bertwright.training.batch_source import StepBatch
@@ -130,12 +131,12 @@ def plan_phases(recipe: Recipe, data: Data, split: str, seed: int) -> list[RowSo
 
 def asker(objective: Objective, seed: int, data: Data, progress: float) -> Ask:
     """An objective as it asks at a place."""
-    specials, size = data.tokenizer.specials, data.tokenizer.size
+    vocabulary = Vocabulary(data.tokenizer.size, data.tokenizer.specials)
 
     def ask(
         rows: Rows, epoch: NDArray[np.int64], index: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int32], Question]:
-        return objective.ask(rows, Asking(seed, index, epoch, specials, size, progress))
+    ) -> tuple[Rows, Question]:
+        return objective.ask(rows, Asking(Draw(seed, epoch, index), vocabulary, progress))
 
     return ask
 
