@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from bertwright.encoder.embeddings import Factorised
 from bertwright.examples.batches import make_batch
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.model.model import TensorBatch
@@ -26,16 +27,20 @@ SYSTEMS = systems()
 def toy(system: str, *overrides: str) -> Recipe:
     """A system with two blocks of width 32, rows of 24 places and 40 pieces."""
     whole = Recipe.load(system)
-    phases = [{"share": phase.share, "objectives": phase.objectives} for phase in whole.phases]
+    narrow = isinstance(whole.encoder.embeddings, Factorised)
+    phases = [phase.model_dump(include={"share", "objectives", "depth"}) for phase in whole.phases]
     return Recipe.load(
         system,
         "encoder.width=32",
         "encoder.depth.layers=2",
         "encoder.mixer.head_width=16",
+        *(["encoder.embeddings.width=24"] if narrow else []),
+        *(["encoder.mixer.patterns=[left]"] if hasattr(whole.encoder.mixer, "patterns") else []),
         f"assembly.length={LENGTH}",
         f"text.tokenizer.size={VOCABULARY}",
         f"phases={json.dumps(phases)}",
         "batch_tokens=192",
+        *(["encoder.memory=24"] if whole.encoder.memory else []),
         "precision=float32",
         "compile=false",
         *overrides,
@@ -74,10 +79,11 @@ def toy_batch(recipe: Recipe, phase: int, epoch: int = 0) -> TensorBatch:
     """Eight rows of toy text with the questions of one phase."""
     source = recipe.assembly_of(phase).plan(cast(Any, ToyText()), SPECIALS, recipe.seed)
 
-    def ask(objective: Objective, rows: Any, epoch: Any, index: Any) -> Any:
-        return objective.ask(
-            rows, Asking(Draw(recipe.seed, epoch, index), Vocabulary(VOCABULARY, SPECIALS))
-        )
+    vocabulary = Vocabulary(VOCABULARY, SPECIALS, np.ones(VOCABULARY, np.int64))
+
+    def ask(objective: Objective, rows: Any, epoch: Any, index: Any, before: Any) -> Any:
+        draw = Draw(recipe.seed, epoch, index)
+        return objective.ask(rows, Asking(draw, vocabulary, before=before))
 
     askers = {name: partial(ask, o) for name, o in recipe.objectives_of(phase).items()}
     index = np.arange(ROWS, dtype=np.int64)

@@ -15,13 +15,13 @@ from bertwright.randomness import Draw
 TEXT = [[[2, 1, 1], [3], [1, 1], [2, 2]] * 3] * 5
 
 
-def masked(rows, epoch, index):
+def masked(rows, epoch, index, before):
     draw = Draw(3, epoch, index)
     return hide(rows, Tokens(), Replace(), Vocabulary(50, SPECIALS), draw, 0.25)
 
 
-def relation(rows, epoch, index):
-    return rows, sentence_relation(rows)
+def relation(rows, epoch, index, before):
+    return rows, sentence_relation(rows, ("next", "random"))
 
 
 ASK = {"masked": masked, "next-sentence": relation}

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from bertwright.examples.coordinates import Coordinates, Rows
 from bertwright.examples.corruption import Corruption, Replace
+from bertwright.examples.selection import Chosen
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.randomness import Draw
 
@@ -22,10 +23,11 @@ EVERYWHERE = np.tile(np.arange(LENGTH), (NUM_ROWS, 1))
 ALL = np.ones(EVERYWHERE.shape, np.float32)
 
 
-def shown(corruption, weight=ALL, epoch=0):
+def shown(corruption, weight=ALL, epoch=0, counts=None):
     index = np.arange(NUM_ROWS)
     draw = Draw(7, corruption.visit(epoch), index)
-    return corruption.corrupt(ROWS, EVERYWHERE, weight, Vocabulary(VOCABULARY, SPECIALS), draw)
+    chosen = Chosen(EVERYWHERE, weight, WORD.astype(np.int64))
+    return corruption.corrupt(ROWS, chosen, Vocabulary(VOCABULARY, SPECIALS, counts), draw)
 
 
 def test_shares():
@@ -51,6 +53,14 @@ def test_random_pieces_may_leave_out_the_specials():
     assert drawn[5:].min() > 0.8 * drawn[5:].mean()
 
 
+def test_random_pieces_may_follow_the_text():
+    counts = np.zeros(VOCABULARY, np.int64)
+    counts[[7, 9]] = 300, 100
+    pieces = shown(Replace(mask=0, random=1, keep=0, random_from="unigram"), counts=counts)
+    assert set(np.unique(pieces)) == {7, 9}
+    assert np.mean(pieces == 7) == pytest.approx(0.75, abs=0.01)
+
+
 def test_places_of_no_weight_keep_their_piece():
     weight = np.where(EVERYWHERE % 2 == 0, np.float32(1), np.float32(0))
     pieces = shown(Replace(mask=1, random=0, keep=0), weight)
@@ -59,8 +69,8 @@ def test_places_of_no_weight_keep_their_piece():
     assert (ROWS.pieces == 49).all()
 
 
-def test_the_die_may_be_cast_per_word():
-    masked = (shown(Replace(mask=0.5, random=0, keep=0.5, unit="word")) == MASK).reshape(-1, 4)
+def test_the_die_may_be_cast_for_what_was_selected_together():
+    masked = (shown(Replace(mask=0.5, random=0, keep=0.5, unit="selected")) == MASK).reshape(-1, 4)
     assert (masked == masked[:, :1]).all()
     assert masked.mean() == pytest.approx(0.5, abs=0.02)
     per_piece = (shown(Replace(mask=0.5, random=0, keep=0.5)) == MASK).reshape(-1, 4)

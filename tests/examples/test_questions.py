@@ -105,7 +105,7 @@ def test_fewer_next_pieces_than_asked_for():
 
 
 def test_the_relation_is_asked_at_the_first_place():
-    question = sentence_relation(ROWS)
+    question = sentence_relation(ROWS, ("next", "random"))
     assert question.where.tolist() == [0, 4]
     assert question.target.tolist() == [1, 0]
     assert question.weight.tolist() == [1, 1]
@@ -113,4 +113,4 @@ def test_the_relation_is_asked_at_the_first_place():
 
 def test_only_pairs_have_a_relation():
     with pytest.raises(UserError, match="segment-pair"):
-        sentence_relation(Rows(PIECES, Coordinates(), ROWS.special))
+        sentence_relation(Rows(PIECES, Coordinates(), ROWS.special), ("next",))

@@ -11,6 +11,8 @@ from bertwright.examples.assembly import Assembly
 LENGTH = 16
 KINDS = {
     "packed": {"kind": "packed"},
+    "packed streams": {"kind": "packed", "isolated": False},
+    "contiguous": {"kind": "contiguous"},
     "full-sentences": {"kind": "full-sentences"},
     "doc-sentences": {"kind": "doc-sentences"},
     "doc-sentences packing": {"kind": "doc-sentences", "packing": True},
@@ -59,18 +61,19 @@ def test_rows_are_well_formed(text):
         try:
             source, split = planned(Assembly.choose({**settings, "length": LENGTH}), text)
         except UserError:
-            assert settings["kind"] == "packed"
+            assert settings["kind"] in ("packed", "contiguous")
             continue
         rows = all_rows(source, epoch=1)
         coordinates = rows.coordinates
         assert rows.pieces.shape == (source.num_rows, LENGTH)
-        assert (rows.pieces[:, 0] == CLS).all()
         np.testing.assert_array_equal(rows.special, rows.pieces < FIRST_PIECE)
         np.testing.assert_array_equal(rows.real, rows.pieces != PAD)
         # Padding is on the right, and what stands before it is an end.
         num_real = rows.real.sum(axis=1)
         np.testing.assert_array_equal(rows.real, np.arange(LENGTH) < num_real[:, None])
-        assert (rows.pieces[np.arange(source.num_rows), num_real - 1] == SEP).all()
+        if settings["kind"] != "contiguous":
+            assert (rows.pieces[:, 0] == CLS).all()
+            assert (rows.pieces[np.arange(source.num_rows), num_real - 1] == SEP).all()
         for array in (coordinates.word, coordinates.sentence):
             np.testing.assert_array_equal(array == -1, rows.special)
             for indices in array:
@@ -86,6 +89,20 @@ def test_rows_are_well_formed(text):
         )
         for array in fields(rows)[3:]:
             assert array is None or array.dtype == np.int32
+
+
+@given(text=documents)
+def test_contiguous_rows_are_the_text(text):
+    try:
+        source, split = planned(Assembly.choose({"kind": "contiguous", "length": LENGTH}), text)
+    except UserError:
+        return
+    stream: list[int] = []
+    for start, stop in zip(split.document_starts[:-1], split.document_starts[1:], strict=True):
+        stream += [*split.gather(np.array([start]), int(stop - start))[0][0].tolist(), SEP]
+    read = all_rows(source, epoch=3).pieces.ravel().tolist()
+    assert read == stream[: len(read)]
+    assert len(stream) - len(read) < 2 * LENGTH
 
 
 @given(text=documents)

@@ -3,15 +3,19 @@
 import numpy as np
 import pytest
 from hypothesis import given, strategies
-from numbered_text import all_rows, documents, planned
+from numbered_text import SPECIALS, all_rows, documents, planned
 
 from bertwright.errors import UserError
 from bertwright.examples.assembly import DocSentences, SegmentPair
 from bertwright.examples.coordinates import Coordinates, Rows
-from bertwright.examples.selection import FILLER, Selection, Tokens, WholeWords, fill
+from bertwright.examples.selection import FILLER, NGrams, Selection, Spans, Tokens, WholeWords
+from bertwright.examples.selection.words import fill
+from bertwright.examples.vocabulary import Vocabulary
 from bertwright.randomness import Draw
 
 rates = strategies.floats(0.01, 0.9)
+VOCABULARY = Vocabulary(5000, SPECIALS, np.arange(5000))
+SELECTIONS = [Tokens(), Tokens(rarity=0.5), WholeWords(), NGrams(), Spans(), Spans(of="pieces")]
 
 
 def rows_of_words(*words):
@@ -21,12 +25,18 @@ def rows_of_words(*words):
     return Rows(pieces, Coordinates(word=word), word < 0)
 
 
+def select(selection, rows, rate, draw, slots=None):
+    """Places and weights (B, m), without the numbers of what belongs together."""
+    chosen = selection.select(rows, VOCABULARY, rate, draw, slots)
+    return chosen.where, chosen.weight
+
+
 @given(text=documents, rate=rates, seed=strategies.integers(0, 99))
-@pytest.mark.parametrize("selection", [Tokens(), WholeWords()], ids=["tokens", "whole-words"])
+@pytest.mark.parametrize("selection", SELECTIONS, ids=lambda s: s.kind)
 def test_selections_are_lawful(selection, text, rate, seed):
     for assembly in (DocSentences(length=24), SegmentPair(length=24)):
         rows = all_rows(planned(assembly, text)[0])
-        where, weight = selection.select(rows, rate, Draw(seed, 3, np.arange(len(rows.pieces))))
+        where, weight = select(selection, rows, rate, Draw(seed, 3, np.arange(len(rows.pieces))))
         assert where.shape == weight.shape == (len(rows.pieces), max(1, round(rate * 24)))
         for row in range(len(where)):
             chosen = where[row][weight[row] > 0]
@@ -35,25 +45,25 @@ def test_selections_are_lawful(selection, text, rate, seed):
             assert (where[row][weight[row] == 0] == FILLER).all()
             budget = max(1, round(rate * rows.real[row].sum()))
             candidates = np.flatnonzero(~rows.special[row])
-            if isinstance(selection, Tokens):
+            assert len(chosen) <= budget
+            if isinstance(selection, Tokens | Spans):
                 assert len(chosen) == min(budget, len(candidates))
                 continue
             words = rows.coordinates.word[row]
             assert set(np.flatnonzero(np.isin(words, words[chosen]))) == set(chosen)
             left = [np.sum(words == w) for w in set(words[candidates]) - set(words[chosen])]
-            assert len(chosen) <= budget
             assert all(len(chosen) + size > budget for size in left)
 
 
 def test_a_row_of_real_tokens_has_no_fillers():
     rows = rows_of_words([-1, 0, 1, 2, 3, 4, 5, 6, 7, -1])
-    _, weight = Tokens().select(rows, 0.4, Draw(0))
+    _, weight = select(Tokens(), rows, 0.4, Draw(0))
     assert weight.tolist() == [[1.0] * 4]
 
 
 def test_fewer_candidates_than_questions():
     rows = rows_of_words([-1, 0, 1, -1, -1, -1])
-    where, weight = Tokens().select(rows, 0.9, Draw(0))
+    where, weight = select(Tokens(), rows, 0.9, Draw(0))
     assert where.tolist() == [[1, 2, 1, 1, 1]]
     assert weight.tolist() == [[1, 1, 0, 0, 0]]
 
@@ -61,7 +71,7 @@ def test_fewer_candidates_than_questions():
 def test_a_word_that_exceeds_the_budget_is_skipped():
     rows = rows_of_words([-1, 0, 0, 0, 0, 1, 2, -1])
     for seed in range(20):
-        where, weight = WholeWords().select(rows, 0.4, Draw(seed))  # three pieces
+        where, weight = select(WholeWords(), rows, 0.4, Draw(seed))  # three pieces
         assert where.tolist() == [[5, 6, 1]]
         assert weight.tolist() == [[1, 1, 0]]
 
@@ -79,11 +89,12 @@ def test_filling_is_the_loop_of_the_official_code(sizes, budget):
     assert fill(np.array([sizes]), np.array([[budget]])).tolist() == [taken]
 
 
-@pytest.mark.parametrize("selection", [Tokens(), WholeWords()], ids=["tokens", "whole-words"])
+@pytest.mark.parametrize("selection", [Tokens(), WholeWords()], ids=lambda s: s.kind)
 def test_every_place_is_as_likely(selection):
     rows = rows_of_words([-1, *range(18), -1])
     epochs = 4000
-    where, _ = selection.select(
+    where, _ = select(
+        selection,
         Rows(
             np.repeat(rows.pieces, epochs, 0),
             Coordinates(word=np.repeat(rows.coordinates.word, epochs, 0)),
@@ -100,8 +111,8 @@ def test_every_place_is_as_likely(selection):
 
 def test_a_scheduled_rate_keeps_its_shape():
     rows = rows_of_words([-1, *range(18), -1])
-    for selection in (Tokens(), WholeWords()):
-        where, weight = selection.select(rows, 0.15, Draw(0), slots=6)
+    for selection in SELECTIONS:
+        where, weight = select(selection, rows, 0.15, Draw(0), slots=6)
         assert where.shape == (1, 6)
         assert weight.sum() == 3
 
@@ -112,7 +123,17 @@ def test_rates_may_be_schedules():
     assert Selection.choose("whole-words").rate.at(0.5) == 0.15
 
 
-def test_whole_words_need_words():
+@pytest.mark.parametrize("selection", [WholeWords(), Spans(), NGrams()], ids=lambda s: s.kind)
+def test_words_need_words(selection):
     rows = rows_of_words([-1, 0, 1, -1])
     with pytest.raises(UserError, match="words"):
-        WholeWords().select(Rows(rows.pieces, Coordinates(), rows.special), 0.5, Draw(0))
+        select(selection, Rows(rows.pieces, Coordinates(), rows.special), 0.5, Draw(0))
+
+
+def test_rare_pieces_are_asked_more_often():
+    rows = rows_of_words(*[[-1, 0, 1, -1]] * 4000)
+    pieces = np.tile(np.array([0, 1, 2, 3], np.int32), (4000, 1))
+    counts = Vocabulary(4, SPECIALS, np.array([1, 100, 1, 1]))
+    rows = Rows(pieces, rows.coordinates, rows.special)
+    chosen = Tokens(rarity=0.5).select(rows, counts, 0.25, Draw(0, 0, np.arange(4000)))
+    assert np.mean(chosen.where == 2) == pytest.approx(10 / 11, abs=0.02)

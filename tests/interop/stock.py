@@ -74,19 +74,56 @@ def byte_bpe() -> library.Tokenizer:
     return backend
 
 
-TOKENIZERS = {"Bert": wordpiece, "Roberta": byte_bpe, "ModernBert": wordpiece}
+TOKENIZERS = {
+    "Bert": wordpiece,
+    "Roberta": byte_bpe,
+    "XLMRoberta": byte_bpe,
+    "ModernBert": wordpiece,
+    "Albert": wordpiece,
+    "Electra": wordpiece,
+    "DistilBert": wordpiece,
+    "GPT2": wordpiece,
+    "OpenAIGPT": wordpiece,
+    "XLNet": wordpiece,
+}
+OWN_NAMES = {
+    "DistilBert": {
+        "hidden_size": "dim",
+        "num_hidden_layers": "n_layers",
+        "num_attention_heads": "n_heads",
+        "intermediate_size": "hidden_dim",
+    },
+    "GPT2": {
+        "hidden_size": "n_embd",
+        "num_hidden_layers": "n_layer",
+        "num_attention_heads": "n_head",
+        "intermediate_size": "n_inner",
+        "max_position_embeddings": "n_positions",
+    },
+}
+OWN_NAMES["XLNet"] = {
+    "hidden_size": "d_model",
+    "num_hidden_layers": "n_layer",
+    "num_attention_heads": "n_head",
+    "intermediate_size": "d_inner",
+}
+OWN_NAMES["OpenAIGPT"] = {ours: n for ours, n in OWN_NAMES["GPT2"].items() if n != "n_inner"}
 
 
 def family_name(architecture: str) -> str:
     """Bert of BertForMaskedLM."""
-    return architecture.split("For")[0].removesuffix("Model")
+    return architecture.split("For")[0].removesuffix("Model").removesuffix("LMHead")
 
 
 def stock_model(architecture: str, **changes: Any) -> transformers.PreTrainedModel:
     """A stock model whose parameters are all random, biases and norms too."""
     family = family_name(architecture)
     size = TOKENIZERS[family]().get_vocab_size()
-    settings = {**SIZES, "vocab_size": size, **(MODERN if family == "ModernBert" else {})}
+    named = OWN_NAMES.get(family, {name: name for name in SIZES})
+    sizes = {named[name]: value for name, value in SIZES.items() if name in named}
+    if family == "DistilBert":
+        sizes["max_position_embeddings"] = LENGTH
+    settings = {**sizes, "vocab_size": size, **(MODERN if family == "ModernBert" else {})}
     config = getattr(transformers, f"{family}Config")(**settings | changes)
     torch.manual_seed(0)
     model = getattr(transformers, architecture)(config).eval()

@@ -12,6 +12,7 @@ from bertwright.encoder.visibility import Causal
 from bertwright.model import Model
 from bertwright.model.counting import parameters_by_part
 from bertwright.objectives.objective import visibility_of
+from bertwright.recipes import Recipe
 from recipes_at_toy_size import LENGTH, SYSTEMS, VOCABULARY, toy, toy_batch
 
 every_system = pytest.mark.parametrize("system", SYSTEMS)
@@ -60,6 +61,7 @@ def test_no_information_passes_where_the_rule_says_no(system, rule):
     model = built(system)
     document = torch.tensor([[0] * 9 + [1] * (LENGTH - 9)])
     coordinates = Coordinates(torch.arange(LENGTH)[None], document=document)
+    patterned = hasattr(model.recipe.encoder.mixer, "patterns")
     allowed = (rule or model.encoder.rule).visible(coordinates.queries(), coordinates.keys())[0]
     entered = []
 
@@ -73,7 +75,8 @@ def test_no_information_passes_where_the_rule_says_no(system, rule):
         weight = torch.randn(states.shape[1], generator=torch.Generator().manual_seed(0))
         (gradient,) = torch.autograd.grad(states[place] @ weight, entered[0], retain_graph=True)
         reached = gradient[0].abs().sum(-1) > 0
-        assert torch.equal(reached, allowed[place])
+        assert not (reached & ~allowed[place]).any()
+        assert patterned or torch.equal(reached, allowed[place])
 
 
 @every_system
@@ -87,7 +90,7 @@ def test_padding_and_batch_mates_change_nothing(system):
     torch.testing.assert_close(together[1, :15], model(pieces[1:2, :15])[0], atol=1e-5, rtol=1e-5)
 
 
-@every_system
+@pytest.mark.parametrize("system", [s for s in SYSTEMS if Recipe.load(s).encoder.mixer.any_rule])
 def test_packed_documents_equal_documents_apart(system):
     model = built(system, "encoder.visibility=document")
     pieces = pieces_of(1)
@@ -98,7 +101,10 @@ def test_packed_documents_equal_documents_apart(system):
     torch.testing.assert_close(packed[:, 10:], model(pieces[:, 10:]), atol=1e-5, rtol=1e-5)
 
 
-@every_system
+WITH_KERNELS = [s for s in SYSTEMS if hasattr(Recipe.load(s).encoder.mixer, "kernel")]
+
+
+@pytest.mark.parametrize("system", WITH_KERNELS)
 def test_the_fused_kernel_equals_the_reference(system):
     explicit = built(system, "encoder.mixer.kernel=explicit")
     fused = built(system, "encoder.mixer.kernel=sdpa")
@@ -153,7 +159,7 @@ def test_the_loss_of_an_untrained_model_is_that_of_guessing(system):
         with torch.no_grad():
             losses = model.losses(toy_batch(model.recipe, phase), objectives)
         for name, loss in losses.items():
-            guesses = VOCABULARY if objectives[name].names_pieces else 2
+            guesses = objectives[name].num_choices(VOCABULARY)
             assert float(loss.sum) / loss.count == pytest.approx(math.log(guesses), rel=0.03)
 
 
@@ -172,8 +178,7 @@ def test_one_batch_can_be_learned_by_heart(system):
 
 @every_system
 def test_dropout_is_the_same_again_and_another_at_another_step(system):
-    rates = ("encoder.dropout=0.1", "encoder.mixer.dropout=0.1")
-    model = built(system, *rates)
+    model = built(system, "encoder.dropout=0.1")
     with torch.no_grad():
         once, again, later = (float(total_loss(model, 0, Noise.of(0, step))) for step in (1, 1, 2))
     assert once == again != later
@@ -182,8 +187,6 @@ def test_dropout_is_the_same_again_and_another_at_another_step(system):
 @every_system
 def test_a_resolved_recipe_reads_back_as_itself(system):
     import yaml
-
-    from bertwright.recipes import Recipe
 
     recipe = toy(system)
     assert Recipe.model_validate(yaml.safe_load(recipe.as_yaml())) == recipe

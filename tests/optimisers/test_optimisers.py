@@ -10,6 +10,7 @@ from bertwright.optimisers.adam import Adam, AdamW
 from bertwright.optimisers.muon import Muon, orthogonal
 from bertwright.optimisers.optimiser import Optimiser
 from bertwright.optimisers.parameters import MasterParameters
+from bertwright.optimisers.tensorwise import Lamb, StableAdamW
 
 ONE = torch.tensor(1.0)
 
@@ -68,13 +69,53 @@ def test_without_bias_correction_the_first_step_is_what_bert_does() -> None:
     assert torch.allclose(net.enter.bias.detach(), before - 0.1 * step, atol=1e-6)
 
 
-@pytest.mark.parametrize("optimiser", [AdamW(**SETTINGS), Adam(**SETTINGS), Muon(**SETTINGS)])
+def written_out(parts: dict[str, int], corrected: bool, steps: int = 4) -> list[Tensor]:
+    """LAMB, or StableAdamW where ``corrected``, tensor by tensor as the papers have them."""
+    net = Net()
+    moments = {
+        name: (torch.zeros(p.shape), torch.zeros(p.shape)) for name, p in net.named_parameters()
+    }
+    for step in range(1, steps + 1):
+        gradients(net, step - 1)
+        for name, p in net.named_parameters():
+            first, second = moments[name]
+            first.mul_(0.8).add_(0.2 * p.grad)
+            second.mul_(0.95).add_(0.05 * p.grad.square())
+            whole = (p.data, p.grad, first, second)
+            for weight, gradient, m, v in zip(
+                *(t.chunk(parts.get(name, 1)) for t in whole), strict=True
+            ):
+                m_hat = m / (1 - 0.8**step) if corrected else m
+                v_hat = v / (1 - 0.95**step) if corrected else v
+                change = m_hat / (v_hat.sqrt() + 1e-6) + (0.1 * weight if p.ndim == 2 else 0)
+                if corrected:
+                    ratio = (gradient.square() / v_hat.clamp(min=1e-12)).mean().sqrt()
+                    change = change / max(1.0, float(ratio))
+                elif p.ndim == 2:
+                    change = change * weight.norm() / change.norm()
+                weight.sub_(0.02 * change)
+    return [p.detach() for p in net.parameters()]
+
+
+@pytest.mark.parametrize(("kind", "corrected"), [(Lamb, False), (StableAdamW, True)])
+def test_steps_are_scaled_by_canonical_tensor(kind: type, corrected: bool) -> None:
+    parts = {name: role.parts for name, role in net_roles(Net()).items()}
+    expected = written_out(parts, corrected)
+    found = after(kind(**SETTINGS, bias_correction=corrected))
+    for a, b in zip(found, expected, strict=True):
+        assert torch.allclose(a, b, atol=1e-6)
+
+
+EVERY = [kind(**SETTINGS) for kind in (AdamW, Adam, Muon, Lamb, StableAdamW)]
+
+
+@pytest.mark.parametrize("optimiser", EVERY, ids=lambda o: o.kind)
 def test_compiled_equals_eager(optimiser: Optimiser) -> None:
     for a, b in zip(after(optimiser), after(optimiser, compiled=True), strict=True):
         assert torch.allclose(a, b, atol=1e-5)
 
 
-@pytest.mark.parametrize("optimiser", [AdamW(**SETTINGS), Muon(**SETTINGS)])
+@pytest.mark.parametrize("optimiser", EVERY, ids=lambda o: o.kind)
 def test_clipping_is_a_scale_of_the_gradient(optimiser: Optimiser) -> None:
     found: list[Tensor] = []
     for scale, clip in ((1.0, 0.25), (0.25, 1.0)):

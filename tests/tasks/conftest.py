@@ -33,10 +33,11 @@ Pretrained = Callable[..., TextModel]
 
 @pytest.fixture
 def pretrained(wordpiece: Tokenizer, byte_bpe: Tokenizer) -> Pretrained:
-    """An encoder of a system, as if it came from pre-training; in float32 unless told."""
+    """An encoder of a system, as if it came from pre-training: its states are of a size to learn
+    from; in float32 unless told."""
 
     def make(system: str = "bert", *changes: str, precision: str | None = "float32") -> TextModel:
-        recipe = toy(system, *changes)
+        recipe = toy(system, "encoder.initialisation={kind: width-aware}", *changes)
         tokenizer = byte_bpe if recipe.text.tokenizer.kind == "byte-bpe" else wordpiece
         return TextModel(Model.build(recipe, tokenizer.size), tokenizer, precision)
 

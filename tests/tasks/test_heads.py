@@ -78,7 +78,7 @@ def test_what_is_not_inherited_is_drawn_from_the_seed(pretrained, choice: HeadCh
 
 
 def test_a_head_that_cannot_answer_is_refused_with_the_reason(pretrained) -> None:
-    with pytest.raises(UserError, match=r"head\.read: an answer of class is read from first or"):
+    with pytest.raises(UserError, match=r"head\.read: an answer of class is read from first, last"):
         finetune(pretrained(), OWN, train=classes(), head={"kind": "plain", "read": "words"})
     with pytest.raises(UserError, match="transform needs a recipe whose output has a transform"):
         model = pretrained("bert", "output.transform=false")

@@ -27,7 +27,7 @@ class Spared(Replace):
 
     kind: Literal["spared"] = "spared"
 
-    def corrupt(self, rows, where, weight, vocabulary, draw):
+    def corrupt(self, rows, chosen, vocabulary, draw):
         return rows.pieces
 
 
@@ -36,9 +36,9 @@ class Misplaced(Replace):
 
     kind: Literal["misplaced"] = "misplaced"
 
-    def corrupt(self, rows, where, weight, vocabulary, draw):
-        beside = np.minimum(where + 1, rows.pieces.shape[1] - 1)
-        return super().corrupt(rows, beside, weight, vocabulary, draw)
+    def corrupt(self, rows, chosen, vocabulary, draw):
+        beside = np.minimum(chosen.where + 1, rows.pieces.shape[1] - 1)
+        return super().corrupt(rows, replace(chosen, where=beside), vocabulary, draw)
 
 
 class Frozen(Replace):
@@ -55,8 +55,8 @@ class Greedy(Tokens):
 
     kind: Literal["greedy"] = "greedy"
 
-    def select(self, rows, rate, draw, slots=None):
-        return super().select(rows, 2 * rate, draw)
+    def select(self, rows, vocabulary, rate, draw, slots=None):
+        return super().select(rows, vocabulary, 2 * rate, draw)
 
 
 class Blurred(Visibility):
@@ -91,7 +91,7 @@ CAUSAL = "objectives={causal: {}, masked: null}"
     [
         ("modern", [PHASES], {"rate", "targets", "specials", "shares", "repetition", "documents"}),
         ("modern", [PHASES, "objectives.masked.selection.kind=whole-words"], {"rate", "shares"}),
-        ("modern", [PHASES, "objectives.masked.corruption.unit=word"], {"shares"}),
+        ("modern", [PHASES, "objectives.masked.corruption.unit=selected"], {"shares"}),
         ("modern", [PHASES, "assembly={kind: doc-sentences, length: 64}"], {"padding"}),
         ("modern", ["phases=[{}]", CAUSAL], {"targets", "specials", "documents", "future"}),
         ("modern", ["phases=[{}]", CAUSAL, "objectives.causal.targets=5"], {"targets"}),

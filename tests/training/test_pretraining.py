@@ -21,6 +21,7 @@ from bertwright.text.shards import Data
 from bertwright.training.interruption import Interrupted
 from bertwright.training.metrics_file import read_metrics
 from bertwright.training.pretraining import Pretrained, pretrain
+from recipes_at_toy_size import SYSTEMS, toy
 
 forks = multiprocessing.get_context("forkserver")
 forks.set_forkserver_preload(["bertwright.training.pretraining"])
@@ -100,6 +101,22 @@ def test_a_stop_at_any_step_changes_nothing(data: Data, tmp_path: Path) -> None:
         pretrain(recipe, data, folder, resume=True)
         assert_equal(tmp_path / "whole", folder)
         assert evaluations_of(folder) == evaluations
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_system_is_trained_stopped_and_resumed(
+    data: Data, tmp_path: Path, system: str
+) -> None:
+    changes = ("steps=8", "checkpoint_every=1", "text.tokenizer.kind=wordpiece")
+    recipe = toy(system, *changes)
+    pretrain(recipe, data, tmp_path / "whole")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bertwright.training.checkpoints.Checkpoints._prune", stop_at(5))
+        with pytest.raises(KeyboardInterrupt):
+            pretrain(recipe, data, tmp_path / "cut")
+    pretrain(recipe, data, tmp_path / "cut", resume=True)
+    assert_equal(tmp_path / "whole", tmp_path / "cut")
+    load_model(tmp_path / "cut")
 
 
 def evaluations_of(folder: Path) -> list[dict[str, float]]:

@@ -22,6 +22,9 @@ def export(
     verify: Annotated[
         bool, typer.Option("--verify", help="Load what was written with Transformers and compare.")
     ] = False,
+    family: Annotated[
+        str | None, typer.Option(help="The model_type, where several stock classes fit.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a folder that stock classes load, with tokenizer and model card."""
@@ -31,10 +34,12 @@ def export(
 
     if is_fine_tuned(model):
         fine_tuned = load_fine_tuned(model, "float32")
-        written = export_folder(fine_tuned, fine_tuned.tokenizer, out, verify)
+        written = export_folder(fine_tuned, fine_tuned.tokenizer, out, verify, family)
     else:
-        written = export_folder(*load_model(model), out, verify)
+        written = export_folder(*load_model(model), out, verify, family)
     result = {"folder": str(out), "format": to.value, "architecture": written.architecture}
     if written.max_difference is not None:
         result |= {"max_difference": written.max_difference}
+    if written.left_behind:
+        result |= {"left_behind": [f"objectives.{name}" for name in written.left_behind]}
     report(result, as_json)

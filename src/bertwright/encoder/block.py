@@ -5,9 +5,8 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from bertwright.encoder.kernels.noise import Noise, dropout
-from bertwright.encoder.positions import Rotation
+from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.taps import Site, inside, tap
-from bertwright.encoder.visibility import View
 
 SUBLAYERS = {"s": "attention", "f": "feed_forward"}
 """The letters of an order string: s mixes places (self-attention), f is a feed-forward."""
@@ -32,19 +31,21 @@ class Block(nn.Module):
     def forward(
         self,
         x: Tensor,
-        view: View,
-        rotation: Rotation | None = None,
+        around: Surroundings,
         noise: Noise | None = None,
         site: Site | None = None,
+        past: Tensor | None = None,
     ) -> Tensor:
-        """x (B, L, D) to (B, L, D)."""
+        """x (B, L, D) to (B, L, D); ``past`` (B, M, D) is what this block remembers."""
         x = tap(site, "input", x)
         for number, (name, sublayer) in enumerate(self.sublayers.items()):
             norm = self.norms[name]
             inner = tap(site, f"{name}.input", norm(x) if self.pre else x)
             where = inside(site, name)
             if name == "attention":
-                change = sublayer(inner, view, rotation, noise, where)
+                if past is not None and self.pre:
+                    past = norm(past)
+                change = sublayer(inner, around, noise, where, past)
             else:
                 change = sublayer(inner, where)
             x = x + dropout(change, self.rate, noise, 2 + number)

@@ -2,14 +2,31 @@
 
 from typing import Literal
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
 from bertwright.axes import Choice
 from bertwright.encoder.block import SUBLAYERS
 
 
 class Depth(Choice):
-    """The axis: the sublayers of every block, from the first to the last."""
+    """The axis: the sublayers of every block, from first to last, and which of them are one.
+
+    ``sharing`` says what the blocks of a group have in common, the norm that goes with it included:
+    nothing, their attention, their feed-forward, or ``all`` (Lan et al. 2020). There are ``groups``
+    of consecutive blocks.
+    """
+
+    sharing: Literal["none", "all", "attention", "feed-forward"] = "none"
+    groups: int = Field(default=1, ge=1)
+
+    def owner(self, block: int, letter: str) -> int:
+        """The block whose sublayer stands in this block under this letter."""
+        shared = {"none": "", "all": "sf", "attention": "s", "feed-forward": "f"}[self.sharing]
+        if letter not in shared:
+            return block
+        depth = len(self.orders())
+        group = block * self.groups // depth
+        return -(-group * depth // self.groups)
 
     def orders(self) -> list[str]:
         """One string of sublayer letters per block."""
@@ -24,6 +41,22 @@ class Stack(Depth):
 
     def orders(self) -> list[str]:
         return ["sf"] * self.layers
+
+
+class Sandwich(Depth):
+    """A stack of ``layers`` whose sublayers are moved: the attention of some of them to the front,
+    their feed-forward to the back (Press et al. 2020, section 4: 6 of 16).
+
+    ``outside`` is the share of those layers.
+    """
+
+    kind: Literal["sandwich"] = "sandwich"
+    layers: int = Field(default=16, ge=1)
+    outside: float = Field(default=0.375, ge=0.0, le=1.0)
+
+    def orders(self) -> list[str]:
+        moved = round(self.outside * self.layers)
+        return list("s" * moved + "sf" * (self.layers - moved) + "f" * moved)
 
 
 class Sublayers(Depth):

@@ -1,7 +1,8 @@
 """Pieces and what is added to them: the input of the first block."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
@@ -9,16 +10,20 @@ from bertwright.encoder.kernels.lookup import lookup, table
 from bertwright.encoder.kernels.noise import Noise, dropout
 from bertwright.encoder.norms import Norm
 from bertwright.encoder.positions import PositionScheme
+from bertwright.encoder.roles import Role
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.taps import Site, tap
 
 
 class EmbeddingChoice(Choice):
     """The axis. ``segments`` is the number of segment types, 0 for none; ``norm`` normalises the
-    sum (BERT; not GPT)."""
+    sum (BERT; not GPT); ``scaled`` multiplies the pieces by the root of the width (Vaswani et al.
+    2017, Transformer-XL); ``asking`` has a learned vector for places that ask (XLNet)."""
 
     segments: int = 0
     norm: bool = True
+    scaled: bool = False
+    asking: bool = False
 
     def table_width(self, width: int) -> int:
         """The width of the table of pieces in a model of the given width."""
@@ -50,6 +55,8 @@ class Embeddings(nn.Module):
     ``positions`` is the encoder's scheme: its table, if it has one, is a part of this module.
     """
 
+    parameter_roles: ClassVar[dict[str, Role]] = {"asking": Role("vector")}
+
     def __init__(
         self,
         choice: EmbeddingChoice,
@@ -64,6 +71,8 @@ class Embeddings(nn.Module):
         self.pieces = table(vocabulary_size, narrow)
         self.segments = table(choice.segments, narrow) if choice.segments else None
         self.positions = positions
+        self.asking = nn.Parameter(torch.empty(narrow)) if choice.asking else None
+        self.scale = narrow**0.5 if choice.scaled else None
         self.join = Join(norm.build(narrow) if choice.norm else nn.Identity(), rate)
         self.up = nn.Linear(narrow, width) if narrow != width else None
 
@@ -76,6 +85,10 @@ class Embeddings(nn.Module):
     ) -> Tensor:
         """pieces (B, L) int64 to (B, L, D)."""
         x = tap(site, "pieces", lookup(self.pieces.weight, pieces))
+        if self.asking is not None and coordinates.asking is not None:
+            x = torch.where(coordinates.asking[..., None], self.asking, x)
+        if self.scale is not None:
+            x = x * self.scale
         position = self.positions.added(coordinates)
         if position is not None:
             position = tap(site, "positions", position.to(x.dtype))

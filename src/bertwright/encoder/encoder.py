@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
+from functools import partial
+from itertools import islice
 from typing import Self, cast
 
 import torch
-from pydantic import model_validator
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from bertwright.axes import Settings
@@ -16,12 +18,14 @@ from bertwright.encoder.feed_forward import FeedForward, Gelu
 from bertwright.encoder.initialisation import Initialisation, Published
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.locality import Local
-from bertwright.encoder.mixers.attention import AttentionChoice, Mixer
+from bertwright.encoder.memory import Memory
+from bertwright.encoder.mixers import AttentionChoice, Mixer
 from bertwright.encoder.norms import LayerNormChoice, Norm
-from bertwright.encoder.positions import Learned, Positions, Rotary
+from bertwright.encoder.positions import Learned, Positions, Rotary, Rotation, Sinusoidal
 from bertwright.encoder.stream import Coordinates
+from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.taps import Site, Taps
-from bertwright.encoder.visibility import Bidirectional, Visibility, Window, view
+from bertwright.encoder.visibility import Bidirectional, Causal, Visibility, Window, view
 from bertwright.machine import tune_compiler
 
 
@@ -39,10 +43,38 @@ class EncoderChoice(Settings):
     norm: Norm = LayerNormChoice()
     dropout: float = 0.0
     initialisation: Initialisation = Published()
+    memory: int = Field(default=0, ge=0)
+    """How many places before a row are remembered from the step before."""
 
     def build(self, vocabulary_size: int) -> "Encoder":
         """An encoder with parameters yet to be initialised."""
         return Encoder(self, vocabulary_size)
+
+    @model_validator(mode="after")
+    def _a_rule_that_the_mixer_keeps(self) -> Self:
+        if not self.mixer.any_rule and (
+            self.local is not None or not isinstance(self.visibility, Bidirectional | Causal)
+        ):
+            raise ValueError(
+                "mixer sees everything, or everything before: set visibility to bidirectional or "
+                "causal and local to null, or choose mixer.kind attention"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _what_can_be_remembered(self) -> Self:
+        if not self.memory:
+            return self
+        if isinstance(self.positions, Learned | Sinusoidal):
+            raise ValueError(
+                "memory needs positions by distance, or what is remembered would have those of the "
+                "row itself: set positions.kind to transformer-xl, rotary, alibi or bucketed"
+            )
+        if not self.mixer.remembers or any("s" in order[1:] for order in self.depth.orders()):
+            raise ValueError(
+                "memory needs blocks that begin with attention: set mixer and depth so"
+            )
+        return self
 
     @model_validator(mode="after")
     def _local_angles(self) -> Self:
@@ -66,26 +98,23 @@ class EncoderChoice(Settings):
 class Encoder(nn.Module):
     """Pieces and coordinates to states.
 
-    ``taps`` is the one mechanism by which values inside are read and replaced.
+    ``taps`` is the one mechanism by which values inside are read and replaced; ``running`` is how
+    many of the blocks are passed through.
     """
 
     def __init__(self, choice: EncoderChoice, vocabulary_size: int) -> None:
         super().__init__()
         self.rule = choice.visibility
         self.taps = Taps()
-        heads = (
-            choice.mixer.num_heads(choice.width) if isinstance(choice.mixer, AttentionChoice) else 1
-        )
-        positions = choice.positions.build(choice.table_width, choice.width // heads)
+        shape = choice.mixer.shape(choice.width)
+        positions = choice.positions.build(choice.table_width, shape)
         self.local = choice.local
-        self.local_rotation = choice.local_positions.build(1, choice.width // heads).rotation
+        self.local_rotation = choice.local_positions.build(1, shape).rotation
         self.embeddings = Embeddings(
             choice.embeddings, choice.norm, positions, choice.width, vocabulary_size, choice.dropout
         )
-        self.blocks = nn.ModuleList(
-            _block(choice, order, first=index == 0)
-            for index, order in enumerate(choice.depth.orders())
-        )
+        self.blocks = nn.ModuleList(_blocks(choice))
+        self.running = len(self.blocks)
         pre = choice.norm.placement == "pre"
         self.norm = choice.norm.build(choice.width) if pre else nn.Identity()
 
@@ -96,33 +125,51 @@ class Encoder(nn.Module):
         rule: Visibility | None = None,
         noise: Noise | None = None,
         stop_after: int | None = None,
+        memory: Memory | None = None,
     ) -> Tensor:
         """pieces (B, L) int64 to states (B, L, D).
 
         ``rule`` takes the place of the encoder's own visibility; ``stop_after`` ends after that
-        block, without the last norm.
+        block, without the last norm. ``memory`` is seen as what stands before the rows, and notes
+        what will stand before the next.
         """
         coordinates = coordinates or Coordinates.plain(pieces)
         site = None if self.taps.idle else Site(self.taps)
         x = self.embeddings(pieces, coordinates, noise, site and site.within("embeddings"))
         rule = rule or self.rule
-        whole = view(rule, coordinates), self.embeddings.positions.rotation(coordinates)
+        keys = None if memory is None else memory.before(coordinates)
+        whole = self._around(rule, coordinates, keys, self.embeddings.positions.rotation)
         near = whole
         if self.local is not None:
-            window = view(rule & Window(size=self.local.window), coordinates)
-            near = window, self.local_rotation(coordinates)
-        for index, block in enumerate(self.blocks):
+            window = rule & Window(size=self.local.window)
+            near = self._around(window, coordinates, keys, self.local_rotation)
+        for index, block in enumerate(islice(self.blocks, self.running)):
             is_near = self.local is not None and self.local.holds(index)
-            seen, rotation = near if is_near else whole
+            around = near if is_near else whole
             here = None if noise is None else noise.within(index)
+            past = None if memory is None else memory.recall(index, x, coordinates)
             if site is None:
-                x = block(x, seen, rotation, here)
+                x = block(x, around, here, None, past)
             else:
-                x = block.forward(x, seen, rotation, here, site.within(f"blocks.{index}"))
+                x = block.forward(x, around, here, site.within(f"blocks.{index}"), past)
             if index == stop_after:
                 return x
         x = self.norm(x)
         return x if site is None else site("output", x)
+
+    def _around(
+        self,
+        rule: Visibility,
+        coordinates: Coordinates,
+        keys: Coordinates | None,
+        rotation: Callable[[Coordinates], Rotation | None],
+    ) -> Surroundings:
+        return Surroundings(
+            view(rule, coordinates, keys),
+            rotation(coordinates),
+            None if keys is None else rotation(keys),
+            self.embeddings.positions.relation(coordinates, keys or coordinates),
+        )
 
     def compile_parts(self, dynamic: bool = False) -> None:
         """Compile the block (one graph serves all of them) and the joining of embeddings.
@@ -173,14 +220,26 @@ class Encoder(nn.Module):
             yield
 
 
-def _block(choice: EncoderChoice, order: str, first: bool) -> Block:
-    build = {"s": choice.mixer.build, "f": choice.feed_forward.build}
-    sublayers = {SUBLAYERS[letter]: build[letter](choice.width) for letter in order}
-    norms: dict[str, nn.Module] = {}
-    for number, name in enumerate(sublayers):
-        skipped = first and number == 0 and choice.norm.skip_first
-        norms[name] = nn.Identity() if skipped else choice.norm.build(choice.width)
-    return Block(sublayers, norms, choice.norm.placement == "pre", choice.dropout)
+def _blocks(choice: EncoderChoice) -> list[Block]:
+    build = {
+        "s": partial(choice.mixer.build, positions=choice.positions),
+        "f": choice.feed_forward.build,
+    }
+    pre, blocks = choice.norm.placement == "pre", list[Block]()
+    for index, order in enumerate(choice.depth.orders()):
+        sublayers: dict[str, nn.Module] = {}
+        norms: dict[str, nn.Module] = {}
+        for letter in order:
+            name, owner = SUBLAYERS[letter], choice.depth.owner(index, letter)
+            if owner < index:
+                sublayers[name] = blocks[owner].sublayers[name]
+                norms[name] = blocks[owner].norms[name]
+                continue
+            skipped = index == 0 and not sublayers and choice.norm.skip_first
+            sublayers[name] = build[letter](choice.width)
+            norms[name] = nn.Identity() if skipped else choice.norm.build(choice.width)
+        blocks.append(Block(sublayers, norms, pre, choice.dropout))
+    return blocks
 
 
 def blocks_of(encoder: Encoder) -> list[Block]:

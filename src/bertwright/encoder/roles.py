@@ -5,7 +5,7 @@ from typing import Literal
 
 from torch import nn
 
-Kind = Literal["matrix", "bias", "norm", "table", "gate"]
+Kind = Literal["matrix", "bias", "norm", "table", "gate", "vector"]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 Legend for shapes: B rows, L places in a row, D width, H heads, d width of a head.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -15,18 +15,27 @@ class Coordinates:
 
     ``position`` None means 0..L-1 in every row; ``document`` None means that every place is real
     and a row is one document; padding has document -1. ``place`` is the place in the row, which
-    broadcasts to (B, L).
+    broadcasts to (B, L). ``order`` is the turn of a place in a factorisation of the text.
+    ``asking`` (bool) marks places that know where they stand and not what stands there: they come
+    last in the row, and nobody sees them.
     """
 
     place: Tensor
     position: Tensor | None = None
     segment: Tensor | None = None
     document: Tensor | None = None
+    order: Tensor | None = None
+    asking: Tensor | None = None
 
     @staticmethod
     def plain(pieces: Tensor) -> "Coordinates":
         """The coordinates of rows without padding: one document each."""
         return Coordinates(torch.arange(pieces.shape[1], device=pieces.device)[None])
+
+    @property
+    def at(self) -> Tensor:
+        """The position of every place, (B or 1, L)."""
+        return self.place if self.position is None else self.position
 
     def queries(self) -> "Coordinates":
         """The coordinates as the asking side: (B, L, 1)."""
@@ -37,5 +46,5 @@ class Coordinates:
         return self._over(-2)
 
     def _over(self, axis: int) -> "Coordinates":
-        parts = (self.place, self.position, self.segment, self.document)
+        parts = (getattr(self, field.name) for field in fields(self))
         return Coordinates(*(None if p is None else p.unsqueeze(axis) for p in parts))  # type: ignore[arg-type]

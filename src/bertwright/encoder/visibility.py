@@ -57,6 +57,21 @@ class Window(Visibility):
         return (query.place - key.place).abs() <= self.size
 
 
+class InOrder(Visibility):
+    """A place sees what comes no later in the factorisation; one that asks, what comes before it
+    (Yang et al. 2019, section 2.3). Nobody sees a place that asks."""
+
+    kind: Literal["order"] = "order"
+
+    def visible(self, query: Coordinates, key: Coordinates) -> Tensor:
+        if query.order is None or key.order is None:
+            return torch.ones_like(query.place >= key.place)
+        seen = key.order <= query.order
+        if query.asking is not None and key.asking is not None:
+            seen = (key.order < query.order + ~query.asking) & ~key.asking
+        return seen
+
+
 class SameDocument(Visibility):
     """A place sees its own document only: packed rows do not leak."""
 
@@ -110,25 +125,29 @@ class View:
     key is seen; a row that sees nothing is True throughout there and marked in ``blind``
     (B, 1, L, 1), so that no kernel meets an empty softmax. ``bounds`` (int32) says where each run
     of one document starts in the flattened rows, for kernels that lay documents out by length.
+    ``order`` says what a real place sees of the real places, where that is all of them or all up to
+    itself; ``real`` (B, L) bool is which those are, None where all are.
     """
 
     shape: Literal["all", "causal", "documents", "mask"]
     mask: Tensor | None = None
     blind: Tensor | None = None
     bounds: Tensor | None = None
+    order: Literal["all", "causal"] | None = None
+    real: Tensor | None = None
 
 
-def view(rule: Visibility, coordinates: Coordinates) -> View:
-    """Evaluate a rule for a batch, as little as it allows."""
-    document = coordinates.document
+def view(rule: Visibility, coordinates: Coordinates, keys: Coordinates | None = None) -> View:
+    """Evaluate a rule for a batch, as little as it allows; ``keys`` where they are not the same
+    places as the queries."""
+    document = coordinates.document if keys is None else keys.document
     members = _members(rule, Both)
     if document is None:
         members = tuple(r for r in members if not isinstance(r, SameDocument))
-        if all(isinstance(r, Bidirectional) for r in members):
-            return View("all")
-        if all(isinstance(r, Bidirectional | Causal) for r in members):
-            return View("causal")
-    seen = rule.visible(coordinates.queries(), coordinates.keys())
+    order = _order(members)
+    if keys is None and document is None and order is not None:
+        return View(order, order=order)
+    seen = rule.visible(coordinates.queries(), (keys or coordinates).keys())
     if document is not None:
         seen = seen & (document >= 0)[:, None, :]
     blind = ~seen.any(-1, keepdim=True)
@@ -137,10 +156,18 @@ def view(rule: Visibility, coordinates: Coordinates) -> View:
     bounds = None
     if shape == "documents" and document is not None and document.is_cuda:
         bounds = document_bounds(document)
+    real = None if document is None else document >= 0
     # Only where nothing is trained: a compiled step wants the same kind of view every time.
     if not torch.is_grad_enabled() and not blind.is_cuda and not bool(blind.any()):
-        return View(shape, seen[:, None], None, bounds)
-    return View(shape, (seen | blind)[:, None], blind[:, None], bounds)
+        return View(shape, seen[:, None], None, bounds, order, real)
+    return View(shape, (seen | blind)[:, None], blind[:, None], bounds, order, real)
+
+
+def _order(members: "tuple[Visibility, ...]") -> Literal["all", "causal"] | None:
+    """What rules that hold together come to, where it is one of the two plainest."""
+    if not all(isinstance(rule, Bidirectional | Causal) for rule in members):
+        return None
+    return "causal" if any(isinstance(rule, Causal) for rule in members) else "all"
 
 
 def document_bounds(document: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ class Batch:
     - ``questions``: by the name of the objective that asks
     - ``num_tokens``: real places, special tokens included
     - ``first_row``: where row 0 stands in the global batch
+    - ``continues``: whether every row goes on where that of the batch before it ended
     """
 
     pieces: NDArray[np.int32]
@@ -27,6 +28,7 @@ class Batch:
     questions: dict[str, Question]
     num_tokens: int
     first_row: int = 0
+    continues: bool = False
 
     def achieved_rate(self, name: str) -> float:
         """The share of real places that a question asks about."""
@@ -37,9 +39,13 @@ class Ask(Protocol):
     """An objective's side of a batch: what it hides in the rows, and what it asks."""
 
     def __call__(
-        self, rows: Rows, epoch: NDArray[np.int64], index: NDArray[np.int64]
+        self,
+        rows: Rows,
+        epoch: NDArray[np.int64],
+        index: NDArray[np.int64],
+        before: Mapping[str, Question],
     ) -> tuple[Rows, Question]:
-        """The rows to show, and the question."""
+        """The rows to show, and the question, given those that were asked before it."""
         ...
 
 
@@ -49,6 +55,7 @@ def make_batch(
     epoch: NDArray[np.int64],
     ask: Mapping[str, Ask],
     first_row: int = 0,
+    continues: bool = False,
 ) -> Batch:
     """Rows ``index`` (B,) of a source, each as its ``epoch`` (B,) has it, and the questions.
 
@@ -57,5 +64,6 @@ def make_batch(
     rows = source.rows(index, epoch)
     questions: dict[str, Question] = {}
     for name, asker in ask.items():
-        rows, questions[name] = asker(rows, epoch, index)
-    return Batch(rows.pieces, rows.coordinates, questions, int(rows.real.sum()), first_row)
+        rows, questions[name] = asker(rows, epoch, index, questions)
+    number = int(rows.real.sum())
+    return Batch(rows.pieces, rows.coordinates, questions, number, first_row, continues)

@@ -5,9 +5,16 @@ place is its *coordinates*. Padding is whatever has document -1.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+Relation = Literal["next", "random", "previous"]
+
+RELATIONS: tuple[Relation, ...] = ("next", "random", "previous")
+"""What the second text of a pair may be to the first: what follows it, a stretch of another
+document, what comes before it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,6 +27,8 @@ class Coordinates:
       every place is real and the row is one text
     - ``word``: index of the word within the row, -1 for special tokens and padding
     - ``sentence``: index of the sentence within the row, -1 for special tokens and padding
+    - ``order``: the turn of the place in a factorisation of the row
+    - ``asking``: bool, places behind the text that know where they stand, not what stands there
     """
 
     position: NDArray[np.int32] | None = None
@@ -27,6 +36,8 @@ class Coordinates:
     document: NDArray[np.int32] | None = None
     word: NDArray[np.int32] | None = None
     sentence: NDArray[np.int32] | None = None
+    order: NDArray[np.int32] | None = None
+    asking: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,8 +46,8 @@ class Rows:
 
     - ``pieces``: (B, L) int32
     - ``special``: (B, L) bool, special tokens and padding: places that are never chosen
-    - ``relation``: (B,) int64 for pairs, 0 where the second text follows the first and 1 where it
-      comes from another document (BERT's labels); None where rows are not pairs
+    - ``relation``: (B,) int64 for pairs, what the second text is to the first, as its number in
+      ``RELATIONS``; None where rows are not pairs
     """
 
     pieces: NDArray[np.int32]
@@ -46,6 +57,7 @@ class Rows:
 
     @property
     def real(self) -> NDArray[np.bool_]:
-        """(B, L) bool: the places that are not padding."""
-        document = self.coordinates.document
-        return np.ones(self.pieces.shape, np.bool_) if document is None else document >= 0
+        """(B, L) bool: the places that hold text or special tokens, not padding."""
+        document, asking = self.coordinates.document, self.coordinates.asking
+        real = np.ones(self.pieces.shape, np.bool_) if document is None else document >= 0
+        return real if asking is None else real & ~asking

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from bertwright.axes import Choice
-from bertwright.errors import UserError
 from bertwright.examples.coordinates import Rows
+from bertwright.examples.selection import Chosen
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.randomness import Counters, Draw
 
@@ -31,32 +31,29 @@ class Corruption(Choice):
     def corrupt(
         self,
         rows: Rows,
-        where: NDArray[np.int64],
-        weight: NDArray[np.float32],
+        chosen: Chosen,
         vocabulary: Vocabulary,
         draw: Draw,
     ) -> NDArray[np.int32]:
-        """The pieces (B, L) to show, given the places (B, m) chosen and their weights.
-
-        Places of weight 0 keep their piece.
-        """
+        """The pieces (B, L) to show; chosen places of weight 0 keep theirs."""
         raise TypeError(f"{type(self).__name__} is an axis, not a corruption")
 
 
 class Replace(Corruption):
     """A mask, a random piece, or the piece itself (Devlin et al. 2019: 80, 10, 10 %).
 
-    ``random_from`` is ``vocabulary`` in BERT, special tokens and the piece itself included, and
-    ``non-special`` in RoBERTa. ``unit`` is what the die is cast for: each ``piece``, also of a
-    whole word, in BERT's code; all pieces of a ``word`` together in RoBERTa's.
+    ``random_from`` is ``vocabulary`` in BERT, special tokens and the piece itself included,
+    ``non-special`` in RoBERTa, and ``unigram``, by their frequency in the text, in SpanBERT.
+    ``unit`` is what the die is cast for: each ``piece``, also of a whole word, in BERT's code; all
+    pieces that were ``selected`` together, a word or a span, in those of RoBERTa and SpanBERT.
     """
 
     kind: Literal["replace"] = "replace"
     mask: float = Field(default=0.8, ge=0.0, le=1.0)
     random: float = Field(default=0.1, ge=0.0, le=1.0)
     keep: float = Field(default=0.1, ge=0.0, le=1.0)
-    random_from: Literal["vocabulary", "non-special"] = "vocabulary"
-    unit: Literal["piece", "word"] = "piece"
+    random_from: Literal["vocabulary", "non-special", "unigram"] = "vocabulary"
+    unit: Literal["piece", "selected"] = "piece"
 
     @model_validator(mode="after")
     def _shares_of_one(self) -> Self:
@@ -68,29 +65,29 @@ class Replace(Corruption):
     def corrupt(
         self,
         rows: Rows,
-        where: NDArray[np.int64],
-        weight: NDArray[np.float32],
+        chosen: Chosen,
         vocabulary: Vocabulary,
         draw: Draw,
     ) -> NDArray[np.int32]:
-        die = draw.named("die").uniform(self._units(rows, where))
-        specials = vocabulary.specials
-        excluded = specials.all if self.random_from == "non-special" else ()
-        number = vocabulary.size - len(excluded)
-        drawn = _skipping(draw.named("piece").integers(number, where), excluded)
-        shown = np.where(die < self.mask, specials.mask, drawn)
-        altered = (die < self.mask + self.random) & (weight > 0)
+        where = chosen.where
+        unit = where if self.unit == "piece" else chosen.unit
+        die = draw.named("die").uniform(unit)
+        drawn = self._drawn(vocabulary, draw.named("piece"), where)
+        shown = np.where(die < self.mask, vocabulary.specials.mask, drawn)
+        altered = (die < self.mask + self.random) & (chosen.weight > 0)
         row, slot = np.nonzero(altered)
         pieces = rows.pieces.copy()
         pieces[row, where[row, slot]] = shown[row, slot]
         return pieces
 
-    def _units(self, rows: Rows, where: NDArray[np.int64]) -> NDArray[np.integer]:
-        if self.unit == "piece":
-            return where
-        if rows.coordinates.word is None:
-            raise UserError("corruption unit: word needs rows that know where words begin")
-        return np.take_along_axis(rows.coordinates.word, where, axis=1)
+    def _drawn(
+        self, vocabulary: Vocabulary, draw: Draw, where: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """A random piece for every place."""
+        if self.random_from == "unigram":
+            return vocabulary.piece_at(draw.uniform(where))
+        excluded = vocabulary.specials.all if self.random_from == "non-special" else ()
+        return _skipping(draw.integers(vocabulary.size - len(excluded), where), excluded)
 
 
 def _skipping(number: NDArray[np.int64], excluded: Iterable[int]) -> NDArray[np.int64]:

@@ -3,13 +3,14 @@
 A question does not know who answers. One that hides something also returns the rows to show.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bertwright.errors import UserError
-from bertwright.examples.coordinates import Rows
+from bertwright.examples.coordinates import RELATIONS, Relation, Rows
 from bertwright.examples.corruption import Corruption
 from bertwright.examples.selection import FILLER, Selection
 from bertwright.examples.vocabulary import Vocabulary
@@ -23,11 +24,13 @@ class Question:
     - ``where``: (M,) int64, flat places in the B * L of the rows
     - ``target``: (M,) int64, the right answers
     - ``weight``: (M,) float32, 0 for fillers, which only keep M what it is
+    - ``beside``: what else the answer depends on, by name: (M,) int64 each
     """
 
     where: NDArray[np.int64]
     target: NDArray[np.int64]
     weight: NDArray[np.float32]
+    beside: Mapping[str, NDArray[np.int64]] = field(default_factory=dict[str, NDArray[np.int64]])
 
 
 def hide(
@@ -45,9 +48,9 @@ def hide(
     and the question.
     """
     draw = draw.in_epoch(corruption.visit(draw.epoch))
-    where, weight = selection.select(rows, rate, draw.named("selection"), slots)
-    shown = corruption.corrupt(rows, where, weight, vocabulary, draw.named("corruption"))
-    return replace(rows, pieces=shown), _ask(rows, where, weight, shift=0)
+    chosen = selection.select(rows, vocabulary, rate, draw.named("selection"), slots)
+    shown = corruption.corrupt(rows, chosen, vocabulary, draw.named("corruption"))
+    return replace(rows, pieces=shown), ask_pieces(rows, chosen.where, chosen.weight)
 
 
 def next_pieces(
@@ -66,26 +69,52 @@ def next_pieces(
         counts = (document[:, 1:] == document[:, :-1]) & (document[:, 1:] >= 0)
     if targets_per_row is None:
         where = np.broadcast_to(np.arange(length - 1), counts.shape)
-        return _ask(rows, where, counts.astype(np.float32), shift=1)
+        return ask_pieces(rows, where, counts.astype(np.float32), shift=1)
     start = (draw or Draw(0)).integers(counts.sum(axis=1, keepdims=True))
     where, weight = _evenly(counts, targets_per_row, start)
-    return _ask(rows, where, weight, shift=1)
+    return ask_pieces(rows, where, weight, shift=1)
 
 
-def sentence_relation(rows: Rows) -> Question:
-    """Ask at the first place of each row whether its second text follows the first (BERT's NSP)."""
+def sentence_relation(rows: Rows, classes: Sequence[Relation]) -> Question:
+    """Ask at the first place of each row what its second text is to the first, one of ``classes``.
+
+    A row of a relation that is none of them weighs nothing.
+    """
     if rows.relation is None:
         raise UserError(
-            "next-sentence needs rows that are pairs: choose the assembly segment-pair or "
-            "sentence-pair"
+            "a question about two texts needs rows that are pairs: choose the assembly "
+            "segment-pair or sentence-pair"
         )
+    label = np.array([classes.index(r) if r in classes else -1 for r in RELATIONS])
+    target = label[rows.relation]
     num_rows, length = rows.pieces.shape
     where = length * np.arange(num_rows, dtype=np.int64)
-    return Question(where, rows.relation, np.ones(num_rows, np.float32))
+    return Question(where, np.maximum(target, 0), (target >= 0).astype(np.float32))
 
 
-def _ask(rows: Rows, where: NDArray[np.int64], weight: NDArray[np.float32], shift: int) -> Question:
-    """The question for places (B, m) whose answer stands ``shift`` places further on."""
+def span_boundary(rows: Rows, hidden: Question, longest: int) -> Question:
+    """Ask once more for what is hidden, by the two places around the run that it stands in.
+
+    ``beside`` holds the flat places ``left`` and ``right`` and the ``offset`` within the run, from
+    0. A run that touches a special token weighs nothing, nor does what lies beyond ``longest``.
+    """
+    num_places = rows.pieces.size
+    flat = np.arange(num_places)
+    chosen = np.zeros(num_places, np.bool_)
+    chosen[hidden.where[hidden.weight > 0]] = True
+    special = rows.special.ravel()
+    left = np.maximum.accumulate(np.where(chosen, 0, flat))[hidden.where]
+    right = np.minimum.accumulate(np.where(chosen, num_places - 1, flat)[::-1])[::-1][hidden.where]
+    offset = hidden.where - left - 1
+    counts = (hidden.weight > 0) & ~special[left] & ~special[right] & (offset < longest)
+    beside = {"left": left, "right": right, "offset": np.clip(offset, 0, longest - 1)}
+    return Question(hidden.where, hidden.target, counts.astype(np.float32), beside)
+
+
+def ask_pieces(
+    rows: Rows, where: NDArray[np.int64], weight: NDArray[np.float32], shift: int = 0
+) -> Question:
+    """Ask at places (B, m) for the pieces ``shift`` places further on."""
     num_rows, length = rows.pieces.shape
     target = np.take_along_axis(rows.pieces, where + shift, axis=1).astype(np.int64)
     flat = where + length * np.arange(num_rows)[:, None]

@@ -11,7 +11,6 @@ from torch import nn
 
 from bertwright.encoder.depth import Depth
 from bertwright.encoder.encoder import EncoderChoice
-from bertwright.encoder.mixers.attention import AttentionChoice
 from bertwright.model.model import Model
 from bertwright.objectives.causal import Causal
 from bertwright.objectives.masked import Masked
@@ -34,12 +33,13 @@ def parameters_by_part(recipe: Recipe, vocabulary_size: int | None = None) -> di
         **{f"head_{name}": head for name, head in model.heads.items()},
         "pooler": model.pooler or nn.Identity(),
     }
-    counted = {name: _count(part) for name, part in parts.items()}
+    counted: dict[str, int] = {}
+    seen: set[nn.Parameter] = set()
+    for name, part in parts.items():
+        own = set(part.parameters()) - seen
+        counted[name] = sum(parameter.numel() for parameter in own)
+        seen |= own
     return {name: number for name, number in counted.items() if number}
-
-
-def _count(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
 
 
 @dataclass(frozen=True)
@@ -66,20 +66,23 @@ def arithmetic(recipe: Recipe, phase: int = 0, vocabulary_size: int | None = Non
     """The operations per token of one phase of a recipe."""
     encoder, length = recipe.encoder, recipe.assembly_of(phase).length
     size = vocabulary_size or recipe.text.tokenizer.size
-    mixing, inner = _sublayers(encoder.depth)
+    mixing, inner = _sublayers(encoder.depth, recipe.num_blocks_of(phase))
     width = encoder.width
     gates = 3 if encoder.feed_forward.gated else 2
-    products = mixing * 8 * width**2 + inner * 2 * gates * width * encoder.feed_forward.inner(width)
+    projected, attended = encoder.mixer.operations(width, length)
+    attended += encoder.positions.operations(width, length)
+    products = mixing * projected + inner * 2 * gates * width * encoder.feed_forward.inner(width)
     if encoder.table_width != width:
         products += 2 * encoder.table_width * width
     transform = 2 * width * encoder.table_width if recipe.output.transform else 0
     asked = _asked_share(recipe, phase, length)
-    attention = mixing * 4 * length * width if isinstance(encoder.mixer, AttentionChoice) else 0.0
-    return Arithmetic(products, attention, asked * (transform + 2 * encoder.table_width * size))
+    return Arithmetic(
+        products, mixing * attended, asked * (transform + 2 * encoder.table_width * size)
+    )
 
 
-def _sublayers(depth: Depth) -> tuple[int, int]:
-    letters = "".join(depth.orders())
+def _sublayers(depth: Depth, num_blocks: int | None = None) -> tuple[int, int]:
+    letters = "".join(depth.orders()[:num_blocks])
     return letters.count("s"), letters.count("f")
 
 
@@ -119,7 +122,6 @@ def _activations(encoder: EncoderChoice, length: int) -> int:
     """Numbers kept for the way back, per token."""
     mixing, inner = _sublayers(encoder.depth)
     width = encoder.width
-    mixer = encoder.mixer
-    heads = mixer.num_heads(width) if isinstance(mixer, AttentionChoice) else 1
+    heads = encoder.mixer.shape(width).heads
     wide = encoder.feed_forward.inner(width) * (3 if encoder.feed_forward.gated else 2)
     return mixing * (7 * width + 2 * heads * length) + inner * (3 * width + wide)

@@ -13,11 +13,21 @@ from torch import Tensor, nn
 from bertwright.encoder.encoder import Encoder
 from bertwright.encoder.initialisation import initialise
 from bertwright.encoder.kernels.noise import Noise
+from bertwright.encoder.memory import Memory
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import Visibility
 from bertwright.examples.batches import Batch
 from bertwright.examples.questions import Question
-from bertwright.objectives.objective import Asked, Loss, Objective, Reading, visibility_of
+from bertwright.objectives.generated import Generator
+from bertwright.objectives.objective import (
+    Asked,
+    Draft,
+    Host,
+    Loss,
+    Objective,
+    Reading,
+    visibility_of,
+)
 from bertwright.objectives.output import Output
 from bertwright.recipes import Recipe
 
@@ -31,6 +41,7 @@ class TensorBatch:
         self.questions = {name: _asked(q, device) for name, q in batch.questions.items()}
         self.num_tokens = batch.num_tokens
         self.first_row = batch.first_row
+        self.continues = batch.continues
 
 
 def tensor_coordinates(batch: Batch, pieces: Tensor) -> Coordinates:
@@ -45,6 +56,8 @@ def tensor_coordinates(batch: Batch, pieces: Tensor) -> Coordinates:
         position=moved(own.position),
         segment=moved(own.segment),
         document=moved(own.document),
+        order=moved(own.order),
+        asking=None if own.asking is None else torch.from_numpy(own.asking).to(pieces.device),
     )
 
 
@@ -56,6 +69,7 @@ def _asked(question: Question, device: torch.device | str) -> Asked:
         torch.from_numpy(question.target).to(device),
         None if whole else torch.from_numpy(weight).to(device),
         float(weight.sum()),
+        {name: torch.from_numpy(values).to(device) for name, values in question.beside.items()},
     )
 
 
@@ -72,7 +86,8 @@ class Model(nn.Module):
         self.output: Output | None = (
             recipe.output.build(recipe.encoder, vocabulary_size) if names_pieces else None
         )
-        heads = {name: o.head(recipe.encoder) for name, o in recipe.objectives.items()}
+        host = Host(recipe.encoder, self.encoder.embeddings, vocabulary_size)
+        heads = {name: o.head(host) for name, o in recipe.objectives.items()}
         self.heads = nn.ModuleDict({n: head for n, head in heads.items() if head is not None})
         width = recipe.encoder.width
         self.pooler = nn.Linear(width, width) if recipe.pooler else None
@@ -85,6 +100,11 @@ class Model(nn.Module):
         return model
 
     @property
+    def remembers(self) -> int:
+        """How many places before a row are seen, where its text goes on from another."""
+        return self.recipe.encoder.memory
+
+    @property
     def embedding(self) -> Tensor:
         """The table of pieces (V, E)."""
         return self.encoder.embeddings.pieces.weight
@@ -94,16 +114,27 @@ class Model(nn.Module):
         batch: TensorBatch,
         objectives: Mapping[str, Objective],
         noise: Noise | None = None,
+        memory: Memory | None = None,
     ) -> dict[str, Loss]:
-        """One loss for every question of the batch, all answered in one pass."""
+        """One loss for every question of the batch.
+
+        Those that rewrite what is seen are asked first; one pass answers the others, and notes in
+        ``memory`` what the next batch is to remember.
+        """
         rule = self.encoder.rule & visibility_of(list(objectives.values()))
-        states = self.encoder(batch.pieces, batch.coordinates, rule, noise)
-        reading = Reading(states, self.embedding, self.output)
         heads = dict(self.heads.items())
-        return {
-            name: objectives[name].answer(asked, reading, heads.get(name))
-            for name, asked in batch.questions.items()
-        }
+        pieces, losses = batch.pieces, dict[str, Loss]()
+        first_place = batch.first_row * pieces.shape[1]
+        for name, asked in batch.questions.items():
+            if objectives[name].rewrites:
+                draft = Draft(pieces, batch.coordinates, rule, noise, first_place)
+                pieces, losses[name] = objectives[name].rewrite(asked, draft, heads.get(name))
+        states = self.encoder(pieces, batch.coordinates, rule, noise, memory=memory)
+        reading = Reading(pieces, states, self.embedding, self.output)
+        for name, asked in batch.questions.items():
+            if not objectives[name].rewrites:
+                losses[name] = objectives[name].answer(asked, reading, heads.get(name))
+        return losses
 
     def forward(
         self,
@@ -136,5 +167,6 @@ class Model(nn.Module):
     def compile_parts(self) -> None:
         """Compile what repays it: the block, the joining of embeddings, the output."""
         self.encoder.compile_parts()
-        if self.output is not None:
-            self.output.compile_parts()
+        for part in (self.output, *self.heads.values()):
+            if isinstance(part, Output | Generator):
+                part.compile_parts()

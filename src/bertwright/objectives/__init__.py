@@ -1,8 +1,31 @@
 """Questions asked of a text: one file each."""
 
 from bertwright.objectives.causal import Causal
+from bertwright.objectives.generated import Generated
 from bertwright.objectives.masked import Masked
-from bertwright.objectives.next_sentence import NextSentence
 from bertwright.objectives.objective import Objective
+from bertwright.objectives.permutation import Permutation
+from bertwright.objectives.replaced_token import ReplacedToken
+from bertwright.objectives.sentence_relation import (
+    NextSentence,
+    PairQuestion,
+    SentenceOrder,
+    SentenceRelation,
+)
+from bertwright.objectives.span_boundary import SpanBoundary
+from bertwright.objectives.word_order import WordOrder
 
-__all__ = ["Causal", "Masked", "NextSentence", "Objective"]
+__all__ = [
+    "Causal",
+    "Generated",
+    "Masked",
+    "NextSentence",
+    "Objective",
+    "PairQuestion",
+    "Permutation",
+    "ReplacedToken",
+    "SentenceOrder",
+    "SentenceRelation",
+    "SpanBoundary",
+    "WordOrder",
+]

@@ -1,14 +1,18 @@
 """An objective is a question asked of a text: who answers it, and how the answer is scored."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
+from bertwright.encoder.embeddings import Embeddings
 from bertwright.encoder.encoder import EncoderChoice
+from bertwright.encoder.kernels.noise import Noise
+from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import Bidirectional, Visibility
+from bertwright.errors import UserError
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.questions import Question
 from bertwright.examples.vocabulary import Vocabulary
@@ -23,22 +27,32 @@ class Asking:
     """Where in a training run a question is asked.
 
     ``draw`` knows the seed and which rows these are: whatever is random is a function of them.
+    ``before`` holds what was asked of these rows already, by the names of the objectives.
     """
 
     draw: Draw
     vocabulary: Vocabulary
     progress: float = 0.0
+    before: Mapping[str, Question] = field(default_factory=dict[str, Question])
+
+    def question(self, name: str, whose: str) -> Question:
+        """The question that an objective called ``name`` has asked before."""
+        if name not in self.before:
+            raise UserError(f"{whose} asks about what {name!r} hides: list {name!r} before it")
+        return self.before[name]
 
 
 @dataclass(frozen=True)
 class Asked:
     """A question on the device: where (M,) int64 flat places, target (M,) int64, weight (M,)
-    float32 or None where every weight is 1, and the sum of the weights."""
+    float32 or None where every weight is 1, the sum of the weights, and what else the answer
+    depends on, (M,) int64 each."""
 
     where: Tensor
     target: Tensor
     weight: Tensor | None
     count: float
+    beside: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
 
 
 @dataclass(frozen=True)
@@ -52,15 +66,40 @@ class Loss:
 
 
 @dataclass(frozen=True)
+class Host:
+    """What an objective's own module is built for: an encoder, and the tables that it may share."""
+
+    choice: EncoderChoice
+    embeddings: Embeddings
+    vocabulary_size: int
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What the encoder is about to see: pieces (B, L), and all else that it is told.
+
+    ``first_place`` is the number of the first of these places in the global batch.
+    """
+
+    pieces: Tensor
+    coordinates: Coordinates
+    rule: Visibility
+    noise: Noise | None
+    first_place: int
+
+
+@dataclass(frozen=True)
 class Reading:
     """What the answers to a batch are read from.
 
     Attributes:
+        pieces: (B, L) that the encoder saw.
         states: (B, L, D) of the encoder.
         embedding: (V, E), the table of pieces.
         output: over the vocabulary, where the model has one.
     """
 
+    pieces: Tensor
     states: Tensor
     embedding: Tensor
     output: Output | None
@@ -88,13 +127,24 @@ class Objective(Choice):
     names_pieces: ClassVar[bool] = False
     """Whether the answer is a piece, given by the model's output module."""
 
+    rewrites: ClassVar[bool] = False
+    """Whether its own module is asked before the encoder, and changes what that sees."""
+
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         """The rows with what is hidden or altered, and what is asked where."""
         raise TypeError(f"{type(self).__name__} is an axis, not an objective")
 
-    def head(self, encoder: EncoderChoice) -> nn.Module | None:
+    def head(self, host: Host) -> nn.Module | None:
         """The module of this objective's own that answers, if it has one."""
         return None
+
+    def num_choices(self, vocabulary_size: int) -> int:
+        """How many answers there are to choose from."""
+        return vocabulary_size
+
+    def rewrite(self, asked: Asked, draft: Draft, head: nn.Module | None) -> tuple[Tensor, Loss]:
+        """Answer before the encoder: the pieces (B, L) that it is to see, and the score."""
+        raise TypeError(f"{type(self).__name__} changes nothing that the encoder sees")
 
     def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
         """Answer and score."""

@@ -3,5 +3,6 @@
 from bertwright.optimisers.adam import Adam, AdamW
 from bertwright.optimisers.muon import Muon
 from bertwright.optimisers.optimiser import Optimiser, Update
+from bertwright.optimisers.tensorwise import Lamb, StableAdamW
 
-__all__ = ["Adam", "AdamW", "Muon", "Optimiser", "Update"]
+__all__ = ["Adam", "AdamW", "Lamb", "Muon", "Optimiser", "StableAdamW", "Update"]

@@ -23,8 +23,13 @@ Mapped = dict[str, Any]
 
 
 def recipe_names() -> list[str]:
-    """Every system in every size."""
-    return [f"{system}-{size}" for system in systems() for size in _sizes()]
+    """Every system in every size that it comes in."""
+    return [f"{system}-{size}" for system in systems() for size in sizes_of(system)]
+
+
+def sizes_of(system: str) -> list[str]:
+    """The sizes that everything comes in, then those of this system alone."""
+    return list(dict.fromkeys([*_sizes(), *_system(system).get("sizes", {})]))
 
 
 def systems() -> list[str]:
@@ -50,7 +55,7 @@ def read(name: str | Path) -> Mapped:
     system, _, size = name.rpartition("-")
     if name in systems():
         system, size = name, ""
-    elif system not in systems() or size not in _sizes():
+    elif system not in systems() or size not in sizes_of(system):
         raise UserError(f"there is no recipe {name!r}{did_you_mean(str(name), recipe_names())}")
     stated = dict(_system(system))
     own = stated.pop("sizes", {})

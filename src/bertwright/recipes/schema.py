@@ -9,8 +9,8 @@ from pydantic import Field, field_validator, model_validator
 from bertwright.axes import Precision, Settings
 from bertwright.encoder.encoder import EncoderChoice
 from bertwright.encoder.positions import Learned
-from bertwright.examples.assembly import Assembly, SegmentPair, SentencePair
-from bertwright.objectives import Objective
+from bertwright.examples.assembly import Assembly, Pair
+from bertwright.objectives import Objective, PairQuestion
 from bertwright.objectives.objective import visibility_of
 from bertwright.objectives.output import OutputChoice, Tied
 from bertwright.optimisers.adam import AdamW
@@ -30,13 +30,15 @@ class Phase(Settings):
     """A stretch of training.
 
     ``share`` is its part of the steps, or of the time. ``length`` and ``batch_tokens`` replace the
-    recipe's. ``objectives`` names the questions that are asked, each with settings that change for
-    this phase; None asks all of the recipe's as they are.
+    recipe's. ``depth`` is the share of the blocks that run; where it grows, what has run is copied
+    on top of itself (Gong et al. 2019). ``objectives`` names the questions that are asked, each
+    with settings that change for this phase; None asks all of the recipe's as they are.
     """
 
     share: float = Field(default=1.0, gt=0)
     length: int | None = Field(default=None, ge=8)
     batch_tokens: Value | None = None
+    depth: float = Field(default=1.0, gt=0.0, le=1.0)
     objectives: dict[str, dict[str, Any]] | None = None
 
 
@@ -93,7 +95,28 @@ class Recipe(Settings):
             return self
         for number in range(len(self.phases)):
             self._check_phase(number)
+        self._check_growth()
+        self._check_order()
         return self
+
+    def _check_order(self) -> None:
+        if self.encoder.memory and not self.assembly.in_order:
+            raise ValueError(
+                "encoder.memory needs rows that go on from step to step: set "
+                "assembly.kind=contiguous"
+            )
+        steady = isinstance(self.batch_tokens, Constant) and all(
+            phase.length is None and phase.batch_tokens is None for phase in self.phases
+        )
+        if self.assembly.in_order and not steady:
+            raise ValueError("an assembly in the order of the text needs one length and one batch")
+
+    def _check_growth(self) -> None:
+        depths = [phase.depth for phase in self.phases]
+        if depths != sorted(depths) or depths[-1] != 1.0:
+            raise ValueError("phases: depth may only grow from phase to phase, and ends as 1")
+        if depths[0] < 1.0 and self.encoder.depth.sharing != "none":
+            raise ValueError("phases: blocks that share their parameters cannot be stacked")
 
     def _check_phase(self, number: int) -> None:
         asked = self.objectives_of(number)
@@ -106,11 +129,13 @@ class Recipe(Settings):
                 f"phases.{number}: a length of {length} is more than encoder.positions.size "
                 f"({positions.size})"
             )
-        if "next-sentence" in asked and not isinstance(self.assembly, SegmentPair | SentencePair):
-            raise ValueError(
-                f"objectives.next-sentence needs pairs: assembly.kind must be segment-pair or "
-                f"sentence-pair, not {self.assembly.kind}"  # type: ignore[attr-defined]
-            )
+        pairs = isinstance(self.assembly, Pair)
+        for name, objective in asked.items():
+            if isinstance(objective, PairQuestion) and not pairs:
+                raise ValueError(
+                    f"objectives.{name} needs pairs: assembly.kind must be segment-pair or "
+                    f"sentence-pair, not {self.assembly.kind}"  # type: ignore[attr-defined]
+                )
 
     def objectives_of(self, phase: int) -> dict[str, Objective]:
         """The questions that a phase asks, with its settings."""
@@ -133,6 +158,10 @@ class Recipe(Settings):
         return (
             self.assembly if length is None else self.assembly.model_copy(update={"length": length})
         )
+
+    def num_blocks_of(self, phase: int) -> int:
+        """How many blocks run in a phase."""
+        return max(1, round(self.phases[phase].depth * len(self.encoder.depth.orders())))
 
     def batch_tokens_of(self, phase: int) -> Value:
         """The tokens of a step in a phase."""

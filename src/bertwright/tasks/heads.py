@@ -1,7 +1,8 @@
 """From states to the answer of a task: the small module that fine-tuning adds to an encoder.
 
-Where a head reads has a name: ``first`` is the first place of the row, ``mean`` the mean over its
-real places, ``words`` the first piece of every word.
+Where a head reads has a name: ``first`` is the first place of the row, ``last`` the last one that
+is real (where a causal encoder has read everything), ``mean`` the mean over its real places,
+``words`` the first piece of every word.
 """
 
 from collections.abc import Callable
@@ -13,18 +14,28 @@ from torch import Tensor, nn
 from bertwright.axes import Choice
 from bertwright.encoder.initialisation import Published, initialise
 from bertwright.encoder.kernels.noise import Noise, dropout
+from bertwright.encoder.visibility import Causal
 from bertwright.model.model import Model
-from bertwright.objectives.next_sentence import PairHead
 from bertwright.objectives.output import OutputChoice, Transform
+from bertwright.objectives.sentence_relation import PairHead, PairQuestion
 from bertwright.recipes import Recipe
 from bertwright.tasks.task import Answer
 
-ReadOut = Literal["first", "mean", "words"]
+ReadOut = Literal["first", "last", "mean", "words"]
 
 
 def read_first(states: Tensor, document: Tensor | None, where: Tensor | None) -> Tensor:
     """states (B, L, D) to (B, D): the first place of every row."""
     return states[:, 0]
+
+
+def read_last(states: Tensor, document: Tensor | None, where: Tensor | None) -> Tensor:
+    """states (B, L, D) to (B, D): the last place of every row that is not padding."""
+    if document is None:
+        return states[:, -1]
+    place = torch.arange(states.shape[1], device=states.device)
+    last = torch.where(document >= 0, place, 0).amax(1)
+    return states[torch.arange(len(states), device=states.device), last]
 
 
 def read_mean(states: Tensor, document: Tensor | None, where: Tensor | None) -> Tensor:
@@ -43,6 +54,7 @@ def read_words(states: Tensor, document: Tensor | None, where: Tensor | None) ->
 
 READ: dict[ReadOut, Callable[[Tensor, Tensor | None, Tensor | None], Tensor]] = {
     "first": read_first,
+    "last": read_last,
     "mean": read_mean,
     "words": read_words,
 }
@@ -73,8 +85,8 @@ class Pooler(HeadChoice):
 
     @torch.no_grad()
     def inherit(self, head: "Head", model: Model) -> None:
-        pairs = dict(model.heads.items()).get("next-sentence")
-        trained = pairs.pooler if isinstance(pairs, PairHead) else model.pooler
+        pairs = [pair.pooler for pair in model.heads.values() if isinstance(pair, PairHead)]
+        trained = pairs[0] if pairs else model.pooler
         if trained is not None and isinstance(head.enter, TanhDense):
             head.enter.dense.load_state_dict(trained.state_dict())
 
@@ -162,13 +174,16 @@ class TanhDense(nn.Module):
 def default_head(recipe: Recipe, answer: Answer) -> HeadChoice:
     """The head with which the family of a recipe is usually fine-tuned.
 
-    An encoder trained on pairs has a pooler; a pre-norm encoder reads through the transform of
+    A causal encoder is read where it has read everything. An encoder trained on pairs has a pooler;
+    a pre-norm encoder reads through the transform of
     its output, over the whole row, since nothing taught it to gather a text in its first place.
     """
     transforms = recipe.encoder.norm.placement == "pre" and recipe.output.transform
     if answer == "tags":
         return Transformed(read="words") if transforms else Plain(read="words")
-    if recipe.pooler or "next-sentence" in recipe.objectives:
+    if isinstance(recipe.encoder.visibility, Causal):
+        return Plain(read="last")
+    if recipe.pooler or any(isinstance(o, PairQuestion) for o in recipe.objectives.values()):
         return Pooler()
     return Transformed(read="mean") if transforms else Dense()
 
@@ -182,7 +197,7 @@ def begin(head: Head, choice: HeadChoice, model: Model, seed: int) -> None:
 def check_head(choice: HeadChoice, answer: Answer, output: OutputChoice) -> str | None:
     """What speaks against a head for this answer, in words."""
     if (choice.read == "words") != (answer == "tags"):
-        wanted = "words" if answer == "tags" else "first or mean"
+        wanted = "words" if answer == "tags" else "first, last or mean"
         return f"head.read: an answer of {answer} is read from {wanted}, not {choice.read}"
     if isinstance(choice, Transformed) and not output.transform:
         return "head.kind: transform needs a recipe whose output has a transform"

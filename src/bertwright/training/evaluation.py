@@ -11,22 +11,26 @@ import math
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
 
+from bertwright.encoder.kernels.noise import Noise
+from bertwright.encoder.memory import Memory
 from bertwright.examples.batches import Batch, make_batch
 from bertwright.examples.corruption import Replace
 from bertwright.examples.selection import Tokens
 from bertwright.model.model import Model, TensorBatch
 from bertwright.objectives.masked import Masked
-from bertwright.objectives.objective import Objective
+from bertwright.objectives.objective import Loss, Objective
 from bertwright.randomness import Permutation, key
 from bertwright.recipes import Recipe
 from bertwright.schedules import Constant
 from bertwright.text.shards import Data
 from bertwright.training.bits_per_byte import hidden_words
-from bertwright.training.recipe_batches import asker
+from bertwright.training.recipe_batches import asker, in_stretches
+from bertwright.training.stream_memory import StreamMemory
 
 SEED = 0
 """Of the rows and masks of every evaluation."""
@@ -45,6 +49,21 @@ def figure_name(question: str) -> str:
     return question.replace("-", "_")
 
 
+class Answering(Protocol):
+    """A model as an evaluation asks it; ``remembers`` is how many places before a row."""
+
+    @property
+    def remembers(self) -> int: ...
+
+    def losses(
+        self,
+        batch: TensorBatch,
+        objectives: Mapping[str, Objective],
+        noise: Noise | None = None,
+        memory: Memory | None = None,
+    ) -> dict[str, Loss]: ...
+
+
 @dataclass(frozen=True)
 class HeldOut:
     """The questions of one phase on held-out text."""
@@ -54,7 +73,7 @@ class HeldOut:
     unigram_entropy: float | None
     most_frequent_accuracy: float | None
 
-    def figures(self, model: Model, device: torch.device) -> dict[str, float]:
+    def figures(self, model: Answering, device: torch.device) -> dict[str, float]:
         """Loss and accuracy of each question; perplexity and what stands beside the masked one."""
         found = measure(model, self.objectives, self.batches, device)
         figures: dict[str, float] = {}
@@ -79,12 +98,17 @@ def held_out(recipe: Recipe, phase: int, data: Data, num_tokens: int) -> HeldOut
     assembly = recipe.assembly_of(phase)
     source = assembly.plan(data.split("heldout"), data.tokenizer.specials, SEED)
     num_rows = min(source.num_rows, max(1, num_tokens // assembly.length))
-    rows = Permutation(source.num_rows, key(SEED, "held-out"))(np.arange(num_rows))
-    at_once = max(1, TOKENS_AT_ONCE // assembly.length)
+    at_once = min(num_rows, max(1, TOKENS_AT_ONCE // assembly.length))
+    if assembly.in_order:
+        step = np.arange(num_rows // at_once)[:, None]
+        parts = list(step + in_stretches(source.num_rows, at_once) * np.arange(at_once))
+    else:
+        rows = Permutation(source.num_rows, key(SEED, "held-out"))(np.arange(num_rows))
+        parts = np.split(rows, range(at_once, num_rows, at_once))
     ask = {name: asker(o, SEED, data, progress=1.0) for name, o in objectives.items()}
     batches = tuple(
-        make_batch(source, part, np.zeros_like(part), ask, first_row=0)
-        for part in np.split(rows, range(at_once, num_rows, at_once))
+        make_batch(source, part, np.zeros_like(part), ask, 0, assembly.in_order and number > 0)
+        for number, part in enumerate(parts)
     )
     masked = masked_name(objectives)
     if masked is None:
@@ -133,16 +157,20 @@ def masked_name(objectives: Mapping[str, Objective]) -> str | None:
 
 @torch.no_grad()
 def measure(
-    model: Model,
+    model: Answering,
     objectives: Mapping[str, Objective],
     batches: tuple[Batch, ...] | list[Batch],
     device: torch.device,
 ) -> dict[str, tuple[float, float, float]]:
     """Of every question: the sum of the losses, how many were right, and how many there were."""
     sums = {name: np.zeros(3) for name in objectives}
+    stream = StreamMemory(model.remembers)
     with eagerly():
         for batch in batches:
-            for name, loss in model.losses(TensorBatch(batch, device), objectives).items():
+            moved = TensorBatch(batch, device)
+            with stream.within(moved) as memory:
+                losses = model.losses(moved, objectives, memory=memory)
+            for name, loss in losses.items():
                 sums[name] += float(loss.sum), float(loss.correct), loss.count
     return {name: (float(s[0]), float(s[1]), max(float(s[2]), 1e-9)) for name, s in sums.items()}
 

@@ -28,13 +28,16 @@ from bertwright.training.clock import BudgetClock, Clock, Place, When, every, se
 from bertwright.training.compilation import operations_per_token, remember, repays
 from bertwright.training.distributed import Processes, processes
 from bertwright.training.first_model import first_model
+from bertwright.training.growth import Growth
 from bertwright.training.loop import Job, Outcome, train
 from bertwright.training.metrics_file import MetricsFile
+from bertwright.training.procedure import Procedure
 from bertwright.training.progress import ProgressLine
 from bertwright.training.recipe_batches import RecipeBatches
 from bertwright.training.recipe_losses import RecipeLosses
 from bertwright.training.reporting import Reporter, Reporters, Speed
 from bertwright.training.run_folder import RunFolder, choose_recipe, fitted
+from bertwright.training.stream_memory import StreamMemory
 from bertwright.training.tensorboard import TensorBoard
 from bertwright.training.watching import HeldOutWatch
 
@@ -123,6 +126,10 @@ class _Pretraining:
         self.recipe = recipe = model.recipe
         self.batches, self.data, self.folder, self.mine = batches, data, folder, mine
         self.device = mine.device
+        if recipe.encoder.memory and mine.world > 1:
+            raise UserError(
+                "encoder.memory is carried by one process: run without torchrun, or set it to 0"
+            )
         self.journal = folder.journal(mine)
         self._check_same_data()
         self.budget: float | None = self._decide("budget", lambda: budget)
@@ -159,11 +166,18 @@ class _Pretraining:
 
     def _job(self, first_step: int, tensorboard: bool) -> Job[Batch]:
         recipe = self.recipe
+        update = recipe.optimiser.build(self.parameters, self.compiled)
+        procedures: list[Procedure] = []
+        if recipe.phases[0].depth < 1.0:
+            procedures.append(Growth(self.model, self.parameters, update))
+        memory = StreamMemory(recipe.encoder.memory)
+        procedures.append(memory)
         return Job(
             parameters=self.parameters,
-            update=recipe.optimiser.build(self.parameters, self.compiled),
+            update=update,
+            procedures=procedures,
             batch=self.batches,
-            losses=RecipeLosses(recipe, self.model),
+            losses=RecipeLosses(recipe, self.model, memory=memory),
             clock=self.clock,
             rate=recipe.schedule.at,
             weights=self.batches.weights,

@@ -5,13 +5,14 @@ row. What is hidden in a row depends on the seed, the epoch and the row alone. S
 to save, and neither micro-batches nor the number of processes change what is learned from.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bertwright.errors import UserError
 from bertwright.examples.assembly import RowSource
 from bertwright.examples.batches import Ask, Batch, make_batch
 from bertwright.examples.coordinates import Rows
@@ -94,6 +95,7 @@ class RecipeBatches:
         index: NDArray[np.int64],
         epoch: NDArray[np.int64],
         first_row: int = 0,
+        continues: bool = False,
     ) -> Batch:
         """Rows ``index`` (B,) of an ``epoch`` (B,) with the questions of a place."""
         objectives = self._objectives[place.phase]
@@ -102,10 +104,13 @@ class RecipeBatches:
             for name, objective in objectives.items()
         }
         visit = _visited(objectives.values(), epoch)
-        return make_batch(self._sources[place.phase], index, visit, ask, first_row)
+        source = self._sources[place.phase]
+        return make_batch(source, index, visit, ask, first_row, continues)
 
     def _rows(self, place: Place, of_step: NDArray[np.int64]) -> Batch:
         """The rows of these numbers, counted within the step."""
+        if self._recipe.assembly.in_order:
+            return self._rows_in_order(place, of_step)
         num_rows = self.rows_in_epoch(place.phase)
         epoch, drawn = np.divmod(place.rows + of_step, num_rows)
         index = np.empty_like(drawn)
@@ -114,6 +119,28 @@ class RecipeBatches:
             order = _order(num_rows, self._recipe.seed, int(each))
             index[within] = order(drawn[within])
         return self.asked(place, index, epoch, first_row=int(of_step[0]))
+
+    def _rows_in_order(self, place: Place, of_step: NDArray[np.int64]) -> Batch:
+        """The same, where row r of every step is a part of the r-th stretch of the text."""
+        at_once = self.num_rows(place)
+        stretch = in_stretches(self.rows_in_epoch(place.phase), at_once)
+        epoch, step = divmod(place.rows // at_once, stretch)
+        index = of_step * stretch + step
+        epochs = np.full_like(index, epoch)
+        return self.asked(place, index, epochs, int(of_step[0]), continues=step > 0)
+
+
+def in_stretches(num_rows: int, at_once: int) -> int:
+    """How many rows long a stretch of the text is where so many are read at once.
+
+    Errors: UserError where there are fewer rows than that.
+    """
+    if num_rows < at_once:
+        raise UserError(
+            f"the text makes {num_rows} rows, and {at_once} are read side by side: set a smaller "
+            f"batch_tokens or assembly.length, or prepare more text"
+        )
+    return num_rows // at_once
 
 
 def plan_phases(recipe: Recipe, data: Data, split: str, seed: int) -> list[RowSource]:
@@ -131,12 +158,16 @@ def plan_phases(recipe: Recipe, data: Data, split: str, seed: int) -> list[RowSo
 
 def asker(objective: Objective, seed: int, data: Data, progress: float) -> Ask:
     """An objective as it asks at a place."""
-    vocabulary = Vocabulary(data.tokenizer.size, data.tokenizer.specials)
+    vocabulary = Vocabulary(data.tokenizer.size, data.tokenizer.specials, data.piece_counts)
 
     def ask(
-        rows: Rows, epoch: NDArray[np.int64], index: NDArray[np.int64]
+        rows: Rows,
+        epoch: NDArray[np.int64],
+        index: NDArray[np.int64],
+        before: Mapping[str, Question],
     ) -> tuple[Rows, Question]:
-        return objective.ask(rows, Asking(Draw(seed, epoch, index), vocabulary, progress))
+        draw = Draw(seed, epoch, index)
+        return objective.ask(rows, Asking(draw, vocabulary, progress, before))
 
     return ask
 

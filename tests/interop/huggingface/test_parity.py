@@ -19,10 +19,15 @@ from stock import (
 )
 from torch import Tensor
 
+from bertwright.encoder.memory import Memory
+from bertwright.encoder.stream import Coordinates
+from bertwright.encoder.visibility import InOrder
 from bertwright.interop.huggingface import export_folder, import_folder
 from bertwright.model import Model
 from bertwright.text.tokenizers import Tokenizer
 from recipes_at_toy_size import toy
+
+PAIR_LOGITS = {"next-sentence": "seq_relationship_logits", "sentence-order": "sop_logits"}
 
 
 def same(stock: transformers.PreTrainedModel, ours: Model, lengths: tuple[int, ...]) -> None:
@@ -41,9 +46,10 @@ def same(stock: transformers.PreTrainedModel, ours: Model, lengths: tuple[int, .
         logits = theirs.get("prediction_logits", theirs.get("logits"))
         if ours.output is not None:
             close(ours.logits(states)[real], logits[real])
-        if "next-sentence" in ours.heads:
-            pair_logits = theirs.get("seq_relationship_logits", logits)
-            close(ours.heads["next-sentence"](states[:, 0]), pair_logits)
+        for name in PAIR_LOGITS.keys() & ours.heads.keys():
+            close(ours.heads[name](states[:, 0]), theirs.get(PAIR_LOGITS[name], logits))
+        if "replaced-token" in ours.heads:
+            close(ours.heads["replaced-token"](states[real]), logits[real])
         if ours.pooler is not None and "pooler_output" in theirs:
             close(torch.tanh(ours.pooler(states[:, 0])), theirs["pooler_output"])
 
@@ -51,6 +57,8 @@ def same(stock: transformers.PreTrainedModel, ours: Model, lengths: tuple[int, .
 def close(ours: Tensor, theirs: Tensor) -> None:
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
+
+TOKENS = {"bos_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
 
 STOCK: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("BertForPreTraining", {}),
@@ -61,6 +69,19 @@ STOCK: dict[str, tuple[str, dict[str, Any]]] = {
     "roberta": ("RobertaForMaskedLM", {"type_vocab_size": 1}),
     "roberta-relu": ("RobertaForMaskedLM", {"hidden_act": "relu"}),
     "roberta-untied": ("RobertaForMaskedLM", {"tie_word_embeddings": False}),
+    "xlm-roberta": ("XLMRobertaForMaskedLM", {"type_vocab_size": 1}),
+    "albert": ("AlbertForPreTraining", {"embedding_size": 24}),
+    "albert-groups": ("AlbertForMaskedLM", {"embedding_size": 24, "num_hidden_groups": 2}),
+    "albert-unshared": ("AlbertModel", {"embedding_size": 24, "num_hidden_groups": 3}),
+    "electra-discriminator": ("ElectraForPreTraining", {"embedding_size": 24}),
+    "electra-wide": ("ElectraForPreTraining", {"embedding_size": 32}),
+    "electra-generator": ("ElectraForMaskedLM", {"embedding_size": 24}),
+    "distilbert": ("DistilBertForMaskedLM", {}),
+    "gpt-2": ("GPT2LMHeadModel", TOKENS),
+    "gpt-2-alone": ("GPT2Model", TOKENS),
+    "gpt": ("OpenAIGPTLMHeadModel", TOKENS),
+    "xlnet": ("XLNetLMHeadModel", TOKENS),
+    "xlnet-alone": ("XLNetModel", {**TOKENS, "ff_activation": "relu"}),
     "modern": ("ModernBertForMaskedLM", {}),
     "modern-alone": ("ModernBertModel", {"norm_eps": 1e-2}),
     "modern-untied": ("ModernBertForMaskedLM", {"tie_word_embeddings": False}),
@@ -103,13 +124,16 @@ def test_an_imported_model_is_exported_as_it_was(case: str, tmp_path: Path) -> N
     architecture, changes = STOCK[case]
     stock = stock_model(architecture, **changes)
     ours, tokenizer = import_folder(saved(stock, tmp_path / "stock"))
-    export_folder(ours, tokenizer, tmp_path / "export")
+    family = stock.config.model_type
+    export_folder(ours, tokenizer, tmp_path / "export", family_name=family)
     again = type(stock).from_pretrained(tmp_path / "export")
     expected = stock.state_dict()
     assert again.state_dict().keys() == expected.keys()
     unused = (
         "cls.predictions.bias",
         "lm_head.bias",
+        "predictions.bias",
+        "generator_lm_head.bias",
     )  # the decoder's own counts where nothing is tied
     for name, tensor in again.state_dict().items():
         if stock.config.tie_word_embeddings or name not in unused:
@@ -149,6 +173,32 @@ OURS: dict[str, tuple[str, str, list[str]]] = {
         ["encoder.visibility.kind=document", "objectives.next-sentence=null"],
     ),
     "roberta": ("roberta", "RobertaForMaskedLM", []),
+    "whole-words": ("bert-whole-words", "BertForPreTraining", []),
+    "spans": ("spanbert", "BertForMaskedLM", []),
+    "structure": ("structbert", "BertForMaskedLM", []),
+    "albert": ("albert", "AlbertForPreTraining", []),
+    "albert-groups": (
+        "albert",
+        "AlbertForMaskedLM",
+        [
+            "encoder.depth={layers: 5, groups: 2}",
+            "objectives.sentence-order=null",
+            "encoder.embeddings.width=24",
+        ],
+    ),
+    **{
+        f"albert-{part}": ("albert", "AlbertForPreTraining", [f"encoder.depth.sharing={part}"])
+        for part in ("none", "attention", "feed-forward")
+    },
+    "electra": ("electra", "ElectraForPreTraining", []),
+    "electra-narrow": (
+        "electra",
+        "ElectraForPreTraining",
+        ["encoder.embeddings={kind: factorised, width: 24, segments: 2, norm: true}"],
+    ),
+    "gpt": ("gpt", "OpenAIGPTLMHeadModel", []),
+    "gpt-2": ("gpt-2", "GPT2LMHeadModel", []),
+    "xlnet": ("xlnet", "XLNetLMHeadModel", []),
     "modern": ("modern", "ModernBertForMaskedLM", []),
     "modern-local": (
         "modern",
@@ -206,3 +256,39 @@ def test_rows_as_long_as_the_positions_reach(tmp_path: Path) -> None:
     ours, _ = import_folder(saved(stock, tmp_path / "stock"))
     assert ours.encoder.longest == LENGTH - 2
     same(stock, ours, (LENGTH - 2,))
+
+
+def test_xlnet_sees_segments_memory_and_orders_as_the_stock_class_does(tmp_path: Path) -> None:
+    stock = stock_model("XLNetLMHeadModel", **TOKENS, mem_len=20, use_mems_eval=True)
+    ours, _ = import_folder(saved(stock, tmp_path / "stock"))
+    generator = torch.Generator().manual_seed(3)
+    first, second = torch.randint(5, ours.vocabulary_size, (2, 2, 9), generator=generator)
+    segment = (torch.arange(9) > 4).long().expand(2, -1)
+    where = torch.tensor([2, 5, 6])
+    order = torch.tensor([0, 0, 3, 0, 0, 1, 2, 0, 0])
+    hides = order[:, None] < order[None, :]
+    hides |= (order[:, None] == order[None, :]) & (order[:, None] > 0)
+    mapping = torch.nn.functional.one_hot(where, 9).float().expand(2, -1, -1)
+    with torch.inference_mode():
+        mems = stock(input_ids=first, token_type_ids=segment, use_mems=True).mems
+        theirs = stock(
+            input_ids=second,
+            token_type_ids=segment,
+            mems=mems,
+            perm_mask=hides.float().expand(2, -1, -1),
+            target_mapping=mapping,
+        ).logits
+        memory = Memory.empty(9, first)
+        plain = Coordinates(torch.arange(9)[None], segment=segment)
+        ours.encoder(first, plain, memory=memory)
+        rows = torch.cat((second, second[:, :3]), dim=1)
+        asking = torch.arange(12)[None] >= 9
+        coordinates = Coordinates(
+            torch.arange(12)[None],
+            torch.cat((torch.arange(9), where))[None],
+            torch.cat((segment, segment[:, where]), dim=1),
+            order=torch.cat((order, order[where]))[None],
+            asking=asking,
+        )
+        states = ours.encoder(rows, coordinates, InOrder(), memory=memory.following(plain))
+        close(ours.logits(states[:, 9:].flatten(0, 1)), theirs.flatten(0, 1))

@@ -6,7 +6,7 @@ import torch
 from bertwright.errors import UserError
 from bertwright.interop.huggingface.families import FAMILIES
 from bertwright.interop.huggingface.family import Family
-from bertwright.interop.huggingface.purposes import BARE, MASKED, ON_PAIRS, POOLER, TEXTS, WORDS
+from bertwright.interop.huggingface.purposes import POOLER
 from bertwright.interop.huggingface.renaming import Table, to_ours, to_theirs
 
 TABLE: Table = (
@@ -53,8 +53,11 @@ def test_an_unknown_name_is_named(name: str) -> None:
         to_ours(TABLE, {name: torch.zeros(2)})
 
 
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=list(FAMILIES))
-@pytest.mark.parametrize("purpose", [BARE, MASKED, *ON_PAIRS, TEXTS, WORDS])
+@pytest.mark.parametrize(
+    ("family", "purpose"),
+    [(f, p) for f in FAMILIES.values() for p in (*f.purposes.values(), *f.classifiers)],
+    ids=lambda value: value if isinstance(value, str) else value.model_type,
+)
 def test_every_name_of_every_stock_class_comes_back(family: Family, purpose: str) -> None:
     table = family.table(purpose)
     # A lone pooler has no place where a head is made of it.

@@ -6,12 +6,14 @@ row and counts positions through it, where ours keep documents apart.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 from bertwright.bench.learning.arms import Arm, OurArm
+from bertwright.encoder.kernels.noise import Noise
+from bertwright.encoder.memory import Memory
 from bertwright.model.folder import load_model
 from bertwright.model.model import Model, TensorBatch
 from bertwright.objectives.objective import Loss, Objective
@@ -22,15 +24,21 @@ from bertwright.training.evaluation import TOKENS_AT_END, held_out
 
 def figures(arm: Arm, folder: Path, recipe: Recipe, data: Data) -> dict[str, float]:
     """What a trained arm knows of the held-out text; ``recipe`` says how its rows are assembled."""
-    model = load_model(folder)[0] if isinstance(arm, OurArm) else cast(Model, StockAnswers(folder))
+    model: Model | StockAnswers
+    if isinstance(arm, OurArm):
+        model, _ = load_model(folder)
+        recipe = model.recipe
+    else:
+        model = StockAnswers(folder)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model.to(device)
-    asked = model.recipe if isinstance(arm, OurArm) else recipe
-    return held_out(asked, len(asked.phases) - 1, data, TOKENS_AT_END).figures(model, device)
+    return held_out(recipe, len(recipe.phases) - 1, data, TOKENS_AT_END).figures(model, device)
 
 
 class StockAnswers(torch.nn.Module):
-    """A stock ``BertForMaskedLM`` where our evaluation expects a model of ours."""
+    """A stock ``BertForMaskedLM`` as our evaluation asks a model."""
+
+    remembers = 0
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -38,7 +46,13 @@ class StockAnswers(torch.nn.Module):
 
         self.stock: Any = BertForMaskedLM.from_pretrained(folder).eval()
 
-    def losses(self, batch: TensorBatch, objectives: Mapping[str, Objective]) -> dict[str, Loss]:
+    def losses(
+        self,
+        batch: TensorBatch,
+        objectives: Mapping[str, Objective],
+        noise: Noise | None = None,
+        memory: Memory | None = None,
+    ) -> dict[str, Loss]:
         """The losses at the asked places."""
         logits = self.stock(input_ids=batch.pieces).logits.flatten(0, 1)
         found: dict[str, Loss] = {}

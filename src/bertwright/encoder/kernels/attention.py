@@ -30,7 +30,8 @@ LONG = 256
 
 @dataclass(frozen=True)
 class Call:
-    """One call of attention: queries, keys and values (B, H, L, d), who sees whom, dropout."""
+    """One call of attention: queries, keys and values (B, H, L, d), who sees whom, dropout; a term
+    of the scores, broadcast to (B, H, L, L), and their scale where it is not 1 / sqrt(d)."""
 
     query: Tensor
     key: Tensor
@@ -39,6 +40,13 @@ class Call:
     rate: float
     noise: Noise | None
     site: Site | None
+    bias: Tensor | None = None
+    scale: float | None = None
+
+    @property
+    def factor(self) -> float:
+        """What products of queries and keys are multiplied with."""
+        return self.query.shape[-1] ** -0.5 if self.scale is None else self.scale
 
     @property
     def drops(self) -> bool:
@@ -54,6 +62,7 @@ class Kernel:
     compute: Callable[[Call], Tensor]
     weights: bool = False
     dropout: bool = False
+    bias: bool = False
     shapes: tuple[str, ...] = ("all", "causal", "documents", "mask")
     devices: tuple[str, ...] = ("cpu", "cuda", "mps")
     half_precision_only: bool = False
@@ -64,6 +73,8 @@ class Kernel:
             return "attention scores or weights to look at"
         if not self.dropout and call.drops:
             return "dropout of attention weights"
+        if not self.bias and call.bias is not None:
+            return "a term of the scores"
         if call.view.shape not in self.shapes:
             return f"a visibility of shape {call.view.shape!r}"
         if call.query.device.type not in self.devices:
@@ -101,7 +112,10 @@ def _explicit(call: Call) -> Tensor:
     query, key, view = call.query, call.key, call.view
     scores = torch.matmul(query, key.transpose(-1, -2))
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    scores = tap(call.site, "scores", scores.mul_(query.shape[-1] ** -0.5))
+    scores = scores.mul_(call.factor)
+    if call.bias is not None:
+        scores = scores + call.bias
+    scores = tap(call.site, "scores", scores)
     seen = _seen(call)
     if seen is not None:
         # Added, not filled in: over all heads an addition takes a quarter of the time.
@@ -124,12 +138,18 @@ def _seen(call: Call) -> Tensor | None:
 
 
 def _sdpa(call: Call) -> Tensor:
+    mask, causal = call.view.mask, call.view.shape == "causal"
+    if call.bias is not None:
+        seen, causal = _seen(call), False
+        mask = call.bias.to(call.query.dtype)
+        mask = mask if seen is None else mask.masked_fill(~seen, -torch.inf)
     context = F.scaled_dot_product_attention(
         call.query,
         call.key,
         call.value,
-        attn_mask=call.view.mask,
-        is_causal=call.view.shape == "causal",
+        attn_mask=mask,
+        is_causal=causal,
+        scale=call.factor,
     )
     return _without_blind(context, call.view)
 
@@ -197,8 +217,8 @@ def _without_blind(context: Tensor, view: View) -> Tensor:
 KERNELS: dict[str, Kernel] = {
     kernel.name: kernel
     for kernel in (
-        Kernel("explicit", _explicit, weights=True, dropout=True),
-        Kernel("sdpa", _sdpa),
+        Kernel("explicit", _explicit, weights=True, dropout=True, bias=True),
+        Kernel("sdpa", _sdpa, bias=True),
         Kernel(
             "varlen",
             _varlen,

@@ -52,9 +52,18 @@ def dropout(x: Tensor, rate: float, noise: Noise | None, site: int) -> Tensor:
     return torch.where(kept, x * (_STEPS / (_STEPS - threshold)), 0.0).to(x.dtype)
 
 
+def uniform(noise: Noise, place: Tensor, site: int) -> Tensor:
+    """Numbers in [0, 1) for places (...) of the global batch, float32."""
+    h = _mixed(place.to(torch.int32), noise, site)
+    return (h & 0xFFFFFF).float() / (1 << 24)
+
+
 def _hash(x: Tensor, noise: Noise, site: int) -> Tensor:
     place = torch.arange(x.numel(), dtype=torch.int32, device=x.device).view(x.shape)
-    place = place + noise.first_row * (x.numel() // x.shape[0])
+    return _mixed(place + noise.first_row * (x.numel() // x.shape[0]), noise, site)
+
+
+def _mixed(place: Tensor, noise: Noise, site: int) -> Tensor:
     h = place * -1640531527 + (noise.seed + site * 1234567)
     h = (h ^ (h >> 15)) * 0x2C1B3C6D
     h = (h ^ (h >> 12)) * 0x297A2D39

@@ -2,21 +2,42 @@
 
 from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
 from bertwright.encoder.kernels.attention import Call, KernelName, attend
 from bertwright.encoder.kernels.noise import Noise
-from bertwright.encoder.positions import Rotation, rotate
+from bertwright.encoder.positions import HeadShape, Positions, Term, rotate
 from bertwright.encoder.roles import Role
+from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.taps import Site, tap
-from bertwright.encoder.visibility import View
 
 
 class Mixer(Choice):
     """The axis: how places exchange information."""
 
-    def build(self, width: int) -> nn.Module:
+    any_rule: ClassVar[bool] = True
+    """Whether every rule of visibility can be kept, not only all and all that stands before."""
+
+    remembers: ClassVar[bool] = False
+    """Whether what came before the row can be seen as well."""
+
+    def shape(self, width: int) -> HeadShape:
+        """The heads that a scheme of positions serves, in a model of the given width."""
+        return HeadShape(1, width, width)
+
+    def operations(self, width: int, length: int) -> tuple[float, float]:
+        """Floating-point operations per token: those that do not depend on the length of a row, and
+        those that do."""
+        raise TypeError(f"{type(self).__name__} is an axis, not a mixer")
+
+    @property
+    def drops(self) -> bool:
+        """Whether anything is dropped inside while training."""
+        return getattr(self, "dropout", 0.0) > 0.0
+
+    def build(self, width: int, positions: Positions) -> nn.Module:
         """A module from (B, L, width) to (B, L, width)."""
         raise TypeError(f"{type(self).__name__} is an axis, not a mixer")
 
@@ -29,6 +50,7 @@ class AttentionChoice(Mixer):
     """
 
     kind: Literal["attention"] = "attention"
+    remembers: ClassVar[bool] = True
     heads: int | None = None
     head_width: int = 64
     bias: bool = True
@@ -39,11 +61,18 @@ class AttentionChoice(Mixer):
         """The number of heads in a model of the given width."""
         return self.heads or max(1, width // self.head_width)
 
-    def build(self, width: int) -> nn.Module:
+    def shape(self, width: int) -> HeadShape:
         heads = self.num_heads(width)
         if width % heads:
             raise ValueError(f"a width of {width} cannot be shared by {heads} heads")
-        return Attention(width, heads, self.bias, self.dropout, self.kernel)
+        return HeadShape(heads, width // heads, width)
+
+    def operations(self, width: int, length: int) -> tuple[float, float]:
+        return 8 * width**2, 4 * length * width
+
+    def build(self, width: int, positions: Positions) -> nn.Module:
+        shape = self.shape(width)
+        return Attention(shape, self.bias, self.dropout, self.kernel, positions.term(shape))
 
 
 class Attention(nn.Module):
@@ -54,35 +83,54 @@ class Attention(nn.Module):
         "output.weight": Role("matrix", residual=True),
     }
 
-    def __init__(self, width: int, heads: int, bias: bool, rate: float, kernel: KernelName) -> None:
+    def __init__(
+        self, shape: HeadShape, bias: bool, rate: float, kernel: KernelName, term: Term | None
+    ) -> None:
         super().__init__()
-        self.heads, self.rate, self.biased = heads, rate, bias
+        width, self.heads, self.rate, self.biased = shape.width, shape.heads, rate, bias
         self.kernel: KernelName = kernel
+        self.term = term
         self.projection = nn.Linear(width, 3 * width, bias)
         self.output = nn.Linear(width, width, bias)
 
     def forward(
         self,
         x: Tensor,
-        view: View,
-        rotation: Rotation | None = None,
+        around: Surroundings,
         noise: Noise | None = None,
         site: Site | None = None,
+        past: Tensor | None = None,
     ) -> Tensor:
-        """x (B, L, D) to (B, L, D); ``view`` says who sees whom."""
+        """x (B, L, D) to (B, L, D); keys and values are made of ``past`` (B, M, D) as well."""
         batch, length, width = x.shape
         fused = self.projection(x).view(batch, length, 3, self.heads, width // self.heads)
         query, key, value = fused.permute(2, 0, 3, 1, 4).unbind(0)
-        if rotation is not None:
-            query, key = rotate(query, rotation), rotate(key, rotation)
+        if past is not None:
+            key, value = self._behind(past, key, value)
+        if around.rotation is not None:
+            query = rotate(query, around.rotation)
+            key = rotate(key, around.key_rotation or around.rotation)
         query, key = tap(site, "query", query), tap(site, "key", key)
         value = tap(site, "value", value)
-        context = attend(Call(query, key, value, view, self.rate, noise, site), self.kernel)
+        bias, scale = around.bias, None
+        if self.term is not None and around.relation is not None:
+            bias = self.term(query, key, around.relation, self.projection)
+            scale = self.term.scale
+        call = Call(query, key, value, around.view, self.rate, noise, site, bias, scale)
+        context = attend(call, self.kernel)
         context = tap(site, "context", context)
         if site is not None and site.wants("heads"):
             return tap(site, "output", self._by_head(context, site))
         joined = context.transpose(1, 2).reshape(batch, length, width)
         return tap(site, "output", self.output(joined))
+
+    def _behind(self, past: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values (B, H, M + L, d) with those of the past in front."""
+        batch, length, width = past.shape
+        bias = self.projection.bias[width:] if self.biased else None
+        fused = nn.functional.linear(past, self.projection.weight[width:], bias)
+        made = fused.view(batch, length, 2, self.heads, -1).permute(2, 0, 3, 1, 4)
+        return torch.cat((made[0], key), dim=2), torch.cat((made[1], value), dim=2)
 
     def _by_head(self, context: Tensor, site: Site) -> Tensor:
         """What each head writes, (B, H, L, D), and their sum with the bias."""

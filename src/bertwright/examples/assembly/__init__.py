@@ -5,16 +5,18 @@ stretch of the stream lies in a row), then one file per way of cutting: ``packed
 ``pairs``.
 """
 
-from bertwright.examples.assembly.packed import Packed
-from bertwright.examples.assembly.pairs import SegmentPair, SentencePair
+from bertwright.examples.assembly.packed import Contiguous, Packed
+from bertwright.examples.assembly.pairs import Pair, SegmentPair, SentencePair
 from bertwright.examples.assembly.sentences import DocSentences, FullSentences
 from bertwright.examples.assembly.source import Assembly, RowSource
 
 __all__ = [
     "Assembly",
+    "Contiguous",
     "DocSentences",
     "FullSentences",
     "Packed",
+    "Pair",
     "RowSource",
     "SegmentPair",
     "SentencePair",

@@ -20,17 +20,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """Rows of ``length`` places: start, text with joints, end, padding."""
+    """Rows of ``length`` places: start, text with joints, end, padding; where they are not
+    ``framed``, text with joints alone."""
 
     split: "Split"
     specials: "Specials"
     length: int
     isolated: bool
+    framed: bool = True
+
+    @property
+    def first(self) -> int:
+        """Where the text of a row begins."""
+        return 1 if self.framed else 0
 
     @property
     def room(self) -> int:
-        """Places between the start and the end of a row."""
-        return self.length - 2
+        """Places of a row for text with joints."""
+        return self.length - 2 * self.first
 
     @property
     def joint(self) -> tuple[int, ...]:
@@ -51,22 +58,23 @@ class Layout:
         begins = given & (marks & DOCUMENT_START != 0)
         before = len(self.joint) * np.cumsum(begins, axis=1)
         missing = before[:, 0] - lead * begins[:, 0]
-        place = 1 + offset + before - missing[:, None]
-        end = 1 + np.minimum(count + before[:, -1] - missing, self.room)
+        place = self.first + offset + before - missing[:, None]
+        end = self.first + np.minimum(count + before[:, -1] - missing, self.room)
 
-        kept = given & (place <= self.room)
+        kept = given & (place < self.first + self.room)
         text = np.zeros((len(start), self.length), np.bool_)
         text.ravel()[(place + self.length * np.arange(len(start))[:, None])[kept]] = True
         shown = np.full(text.shape, self.specials.pad, np.int32)
-        shown[:, 0] = self.specials.start
-        shown[np.arange(len(start)), end] = self.specials.end
+        if self.framed:
+            shown[:, 0] = self.specials.start
+            shown[np.arange(len(start)), end] = self.specials.end
         shown[text] = pieces[kept]
         heads = self._insert_joints(shown, begins, place)
         word, sentence = (
             _indices(text, kept, marks & (mark | DOCUMENT_START) != 0)
             for mark in (WORD_START, SENTENCE_START)
         )
-        real = np.arange(self.length) <= end[:, None]
+        real = np.arange(self.length) < end[:, None] + self.first
         position, document = self._isolate(heads, real)
         return Rows(shown, Coordinates(position, None, document, word, sentence), ~text)
 
@@ -79,9 +87,9 @@ class Layout:
         row, offset = np.nonzero(begins)
         first = place[row, offset] - len(self.joint)
         for i, piece in enumerate(self.joint):
-            inside = (first + i >= 1) & (first + i <= self.room)
+            inside = (first + i >= self.first) & (first + i < self.first + self.room)
             shown[row[inside], first[inside] + i] = piece
-            heads[row[inside], first[inside] + i] = piece == self.specials.start
+            heads[row[inside], first[inside] + i] |= piece == self.specials.start
         return heads
 
     def _isolate(

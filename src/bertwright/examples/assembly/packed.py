@@ -1,7 +1,7 @@
-"""Packed rows: the stream cut every so many places, documents isolated, no padding."""
+"""Full rows: the stream cut every so many places, without padding."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,25 +26,49 @@ class Packed(Assembly):
     once per epoch, except fewer than ``2 * length`` places at the two ends of the stream. A cut
     that falls within a [SEP] [CLS] leaves a lone [CLS], a lone [CLS] [SEP] or a second [SEP] at the
     edge of a row.
+
+    Without ``isolated`` only a [SEP] stands between two documents, which see each other and count
+    on (the streams of Radford et al. 2018).
     """
 
     kind: Literal["packed"] = "packed"
+    isolated: bool = True
 
     def plan(self, split: "Split", specials: "Specials", seed: int) -> RowSource:
-        layout = Layout(split, specials, self.length, isolated=True)
-        document_starts = np.asarray(split.document_starts[:-1], np.int64)
-        joint = len(layout.joint)
-        joint_starts = document_starts + joint * np.arange(len(document_starts))
-        num_places = split.num_pieces + joint * (len(document_starts) - 1)
-        if num_places < layout.room:
-            raise UserError(
-                f"the {split.name} split holds {split.num_pieces} pieces, too few for one row of "
-                f"length {self.length}: prepare more text or set a smaller length"
-            )
-        num_rows = max(1, (num_places - layout.room + 1) // layout.room)
-        slack = num_places - num_rows * layout.room
         of = key(seed, "assembly", "packed")
-        return _PackedRows(layout, document_starts, joint_starts, num_rows, slack, of)
+        return _planned(Layout(split, specials, self.length, self.isolated), of)
+
+
+class Contiguous(Assembly):
+    """The whole stream, documents parted by [SEP] alone, in rows that have nothing else.
+
+    Rows are read in the order of the text: row r of every step goes on where row r of the step
+    before it ended, so that a memory over steps is one over the text. The cuts are the same in
+    every epoch.
+    """
+
+    kind: Literal["contiguous"] = "contiguous"
+
+    in_order: ClassVar[bool] = True
+
+    def plan(self, split: "Split", specials: "Specials", seed: int) -> RowSource:
+        return _planned(Layout(split, specials, self.length, isolated=False, framed=False), None)
+
+
+def _planned(layout: Layout, of: int | None) -> RowSource:
+    """Full rows of a stream; ``of`` is the key of every epoch's offset, None for none."""
+    split, joint = layout.split, len(layout.joint)
+    document_starts = np.asarray(split.document_starts[:-1], np.int64)
+    joint_starts = document_starts + joint * np.arange(len(document_starts))
+    num_places = split.num_pieces + joint * (len(document_starts) - 1)
+    if num_places < layout.room:
+        raise UserError(
+            f"the {split.name} split holds {split.num_pieces} pieces, too few for one row of "
+            f"length {layout.length}: prepare more text or set a smaller length"
+        )
+    num_rows = max(1, (num_places - layout.room + 1) // layout.room)
+    slack = 0 if of is None else num_places - num_rows * layout.room
+    return _PackedRows(layout, document_starts, joint_starts, num_rows, slack, of or 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

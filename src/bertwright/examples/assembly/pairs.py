@@ -1,9 +1,9 @@
-"""Pairs of texts, half of which do not belong together (Devlin et al. 2019).
+"""Pairs of texts: what follows, what comes before, or what does not belong (Devlin et al. 2019).
 
-A chunk of whole sentences is parted at a sentence boundary: A, and the true B. In half of the rows,
-and wherever the chunk is a single sentence, B is instead a random place of another document (of the
-same one if there is no other), long enough to fill the row. The longer of the two is then cut,
-piece by piece at either end, until both fit.
+A chunk of whole sentences is parted at a sentence boundary: A, and the true B. In some of the rows
+the two change places (Lan et al. 2020). In others, and wherever the chunk is a single sentence, B
+is instead a random place of another document (of the same one if there is no other), long enough to
+fill the row. The longer of the two is then cut, piece by piece at either end, until both fit.
 
 Two deviations make row i of epoch e a pure function of (seed, e, i). Chunks are the same in every
 epoch, and what a random B leaves unused is not put back for the next chunk; since partings and B
@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from bertwright.examples.assembly.chunks import Units, chain, whole_sentences
 from bertwright.examples.assembly.layout import read
 from bertwright.examples.assembly.source import Assembly, RowSource
-from bertwright.examples.coordinates import Coordinates, Rows
+from bertwright.examples.coordinates import RELATIONS, Coordinates, Relation, Rows
 from bertwright.randomness import Counters, bits, integers, key, uniform
 from bertwright.text.marks import SENTENCE_START, WORD_START
 
@@ -31,9 +31,21 @@ if TYPE_CHECKING:
 
 
 class Pair(Assembly):
-    """[CLS] A [SEP] B [SEP]; ``separators`` is the number of [SEP] between A and B (RoBERTa: 2)."""
+    """[CLS] A [SEP] B [SEP]; ``separators`` is the number of [SEP] between A and B (RoBERTa: 2).
+
+    ``second`` says what B is to A, by relation: the share of each (BERT: ``next`` and ``random`` by
+    halves; ALBERT: ``next`` and ``previous``).
+    """
 
     separators: Literal[1, 2] = 1
+    second: dict[Relation, float] = Field(default={"next": 0.5, "random": 0.5})
+
+    @field_validator("second")
+    @classmethod
+    def _shares(cls, second: dict[Relation, float]) -> dict[Relation, float]:
+        if min(second.values(), default=-1.0) < 0 or abs(sum(second.values()) - 1.0) > 1e-6:
+            raise ValueError("must hold shares that sum to 1, e.g. {next: 0.5, random: 0.5}")
+        return second
 
     @property
     def room(self) -> int:
@@ -80,6 +92,11 @@ class _Texts:
     start: NDArray[np.int64]
     count: NDArray[np.int64]
 
+    def where(self, kept: NDArray[np.bool_], other: "_Texts") -> "_Texts":
+        """These, and ``other`` where they are not kept."""
+        start = np.where(kept, self.start, other.start)
+        return _Texts(start, np.where(kept, self.count, other.count))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _PairRows:
@@ -112,13 +129,23 @@ class _PairRows:
         parting = integers(key(self.of, "part"), np.maximum(num_units - 1, 1), epoch, index)
         last_of_a = first + parting
         num_a = stops[last_of_a] - starts[first]
-        is_random = (num_units == 1) | (uniform(key(self.of, "relation"), epoch, index) < 0.5)
+        relation = self._relation(index, epoch)
+        relation = np.where(num_units == 1, RELATIONS.index("random"), relation)
+        is_random = relation == RELATIONS.index("random")
 
         drawn, drawn_last = self._elsewhere(first, self.target[first] - num_a, index, epoch)
         first_of_b = np.where(is_random, drawn, np.minimum(last_of_a + 1, last))
         last_of_b = np.where(is_random, drawn_last, last)
+        a = _Texts(starts[first], num_a)
         b = _Texts(starts[first_of_b], stops[last_of_b] - starts[first_of_b])
-        return _Texts(starts[first], num_a), b, is_random.astype(np.int64)
+        before = relation == RELATIONS.index("previous")
+        return a.where(~before, b), b.where(~before, a), relation
+
+    def _relation(self, index: NDArray[np.int64], epoch: Counters) -> NDArray[np.int64]:
+        """Which of ``RELATIONS`` is drawn for each row."""
+        shares = np.array([self.assembly.second.get(name, 0.0) for name in RELATIONS])
+        drawn = 1.0 - uniform(key(self.of, "relation"), epoch, index)
+        return np.searchsorted(np.cumsum(shares)[:-1], drawn, side="left")
 
     def _elsewhere(
         self,

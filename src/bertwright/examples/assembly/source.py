@@ -1,6 +1,6 @@
 """The assembly axis, and what every assembly plans."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,9 @@ class Assembly(Choice):
     """The axis; every row has exactly ``length`` places, special tokens and padding included."""
 
     length: int = Field(default=128, ge=8)
+
+    in_order: ClassVar[bool] = False
+    """Whether row r of a step goes on where row r of the step before it ended."""
 
     def plan(self, split: "Split", specials: "Specials", seed: int) -> RowSource:
         """Cut a split into rows, once; what changes from epoch to epoch is drawn from ``seed``."""

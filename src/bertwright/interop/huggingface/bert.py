@@ -1,12 +1,21 @@
 """BERT (Devlin et al. 2019): ``BertModel`` and the stock classes around it."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
 
 from bertwright.encoder.roles import roles
 from bertwright.interop.huggingface.family import Config, Family, Key
-from bertwright.interop.huggingface.purposes import TEXTS, WORDS, Classifier, Net
+from bertwright.interop.huggingface.purposes import (
+    BARE,
+    MASKED,
+    TEXTS,
+    TRAINED,
+    WORDS,
+    Classifier,
+    Net,
+)
 from bertwright.interop.huggingface.renaming import Table, Tensors
 from bertwright.recipes import Recipe
 from bertwright.text.tokenizers import Specials
@@ -56,6 +65,7 @@ KEYS: tuple[Key, ...] = (
 
 AXES: dict[str, tuple[Any, ...]] = {
     "encoder.depth.kind": ("stack",),
+    "encoder.depth.sharing": ("none",),
     "encoder.embeddings.kind": ("pieces",),
     "encoder.embeddings.norm": (True,),
     "encoder.positions.kind": ("learned",),
@@ -84,6 +94,13 @@ class Bert(Family):
     model_type: ClassVar[str] = "bert"
     class_name: ClassVar[str] = "Bert"
     recipe: ClassVar[str] = "bert"
+    purposes: ClassVar[Mapping[tuple[bool, str | None], str]] = {
+        (True, "next-sentence"): TRAINED,
+        (True, None): MASKED,
+        (False, "next-sentence"): "ForNextSentencePrediction",
+        (False, None): BARE,
+    }
+    outputs: ClassVar[Mapping[str, str]] = {"next-sentence": "seq_relationship_logits"}
     prefix: ClassVar[str] = "bert"
     encoder_table: ClassVar[Table] = ENCODER
     head_table: ClassVar[Table] = (
@@ -103,7 +120,7 @@ class Bert(Family):
     }
     pieces: ClassVar[str] = "embeddings.word_embeddings.weight"
     decoder: ClassVar[str] = "cls.predictions.decoder"
-    output_bias: ClassVar[str] = "cls.predictions.bias"
+    output_bias: ClassVar[str | None] = "cls.predictions.bias"
     longest: ClassVar[int] = 512
     keys: ClassVar[tuple[Key, ...]] = (
         *KEYS,

@@ -11,17 +11,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from bertwright.encoder.mixers.attention import AttentionChoice
-from bertwright.encoder.visibility import Bidirectional
+from bertwright.encoder.visibility import Bidirectional, Visibility
 from bertwright.errors import UserError
 from bertwright.interop.huggingface.purposes import (
     BARE,
-    ON_PAIRS,
+    MASKED,
     POOLER,
-    POOLER_OF_PAIRS,
     Classifier,
     Net,
-    purpose_of,
     reads_output,
+    task_purpose,
 )
 from bertwright.interop.huggingface.renaming import Table, Tensors, prefixed, stock_names
 from bertwright.objectives.masked import Masked
@@ -70,6 +69,17 @@ class Family:
     class_name: ClassVar[str]
     recipe: ClassVar[str]
     """The recipe of ours that says how an imported model would be trained further."""
+    purposes: ClassVar[Mapping[tuple[bool, str | None], str]] = {
+        (True, None): MASKED,
+        (False, None): BARE,
+    }
+    """The stock classes of pre-training: whether they name pieces, and the objective of ours whose
+    head they have beside that."""
+    outputs: ClassVar[Mapping[str, str]] = {}
+    """What a stock class calls the outputs of the head of an objective."""
+    asks: ClassVar[str] = "masked"
+    """The objective that trains the output over the vocabulary."""
+    visibility: ClassVar[Visibility] = Bidirectional()
     prefix: ClassVar[str]
     """The name of the encoder within a stock class that has a head."""
     encoder_table: ClassVar[Table]
@@ -81,8 +91,8 @@ class Family:
     """The table of pieces, within the encoder."""
     decoder: ClassVar[str]
     """The layer over the vocabulary: what stock classes compute with, where a file states it."""
-    output_bias: ClassVar[str]
-    """The bias over the vocabulary, where it is not stated as the decoder's."""
+    output_bias: ClassVar[str | None] = None
+    """The bias over the vocabulary, where it is not stated as the decoder's; None for none."""
     keys: ClassVar[tuple[Key, ...]]
     axes: ClassVar[dict[str, tuple[Any, ...]]]
     """The axes without a key, and what of them the stock classes can compute: first what they are,
@@ -100,9 +110,45 @@ class Family:
         """A configuration with what is not a key of its own."""
         return config
 
+    def described(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """The settings of a recipe, once all keys are read."""
+        return settings
+
     def completed(self, net: Net) -> Tensors:
         """The parameters of a model as a stock class needs them, by our names."""
         return dict(net.named_parameters())
+
+    def received(self, tensors: Tensors, config: Config) -> Tensors:
+        """The parameters of a stock class, by our names, as our model has them."""
+        return tensors
+
+    def as_stock(self, tensors: Tensors, net: Net) -> Tensors:
+        """Tensors by their stock names, in the shapes that the stock class has."""
+        return tensors
+
+    def from_stock(self, tensors: Tensors) -> Tensors:
+        """Tensors by their stock names, in the shapes of ours."""
+        return tensors
+
+    def purpose(self, net: Net) -> str:
+        """Which stock class a model becomes; what it has no place for is left behind."""
+        if isinstance(net, TaskModel):
+            return task_purpose(net)
+        names_pieces = net.output is not None
+        for (named, head), purpose in self.purposes.items():
+            if named == names_pieces and head is not None and head in net.heads:
+                return purpose
+        return self.purposes[names_pieces, None]
+
+    def head(self, purpose: str) -> str | None:
+        """The objective whose head a stock class of pre-training has."""
+        return next((h for (_, h), p in self.purposes.items() if p == purpose), None)
+
+    def left_behind(self, net: Net) -> list[str]:
+        """The objectives whose heads no stock class has."""
+        if isinstance(net, TaskModel):
+            return []
+        return [name for name in net.heads if name != self.head(self.purpose(net))]
 
     def further_reasons(self, recipe: Recipe, specials: Specials) -> list[str]:
         """Why this family cannot compute a recipe, beyond its axes."""
@@ -115,8 +161,9 @@ class Family:
         encoder = prefixed(self.prefix, self.encoder_table)
         if purpose in self.classifiers:
             return self.classifiers[purpose].table + encoder
-        if purpose in ON_PAIRS:
-            encoder = tuple((POOLER_OF_PAIRS if o == POOLER else o, t) for o, t in encoder)
+        head = self.head(purpose)
+        if head is not None:
+            encoder = tuple((f"heads.{head}.pooler" if o == POOLER else o, t) for o, t in encoder)
         return encoder + self.head_table
 
     def settings(self, config: Config) -> dict[str, Any]:
@@ -138,13 +185,13 @@ class Family:
         _put(settings, "assembly.length", longest)
         _put(settings, "encoder.initialisation.kind", "published")
         _put(settings, "encoder.initialisation.std", config.get("initializer_range", 0.02))
-        return settings
+        return self.described(settings)
 
     def config(self, net: Net, specials: Specials) -> Config:
         """The configuration of the stock class for a model that ``reasons`` has nothing against."""
         stated = _stated(net.recipe)
         config: Config = {
-            "architectures": [self.class_name + purpose_of(net)],
+            "architectures": [self.class_name + self.purpose(net)],
             "model_type": self.model_type,
             "vocab_size": net.vocabulary_size,
             **{key.theirs: key.written(_get(stated, key.ours)) for key in self._keys(net)},
@@ -154,6 +201,7 @@ class Family:
     def reasons(self, net: Net, specials: Specials) -> list[str]:
         """Why no stock class of this family computes a model; nothing where one does."""
         return [
+            *self._reasons_of_objectives(net),
             *self._reasons_of_axes(net),
             *self._reasons_of_keys(net),
             *self._reasons_of_heads(net),
@@ -186,36 +234,37 @@ class Family:
                 yield f"{key.ours} is {_shown(value)} ({self.class_name}: one {key.theirs} for all)"
 
     def _reasons_of_heads(self, net: Net) -> Iterator[str]:
+        purpose = self.purpose(net)
         if isinstance(net, TaskModel):
-            yield from self.classifiers[purpose_of(net)].reasons(net.choice, self.class_name)
-            return
-        table = self.table(purpose_of(net))
-        names = [name for name, _ in net.named_parameters() if not stock_names(table, name)]
-        for head in sorted({name.split(".")[1] for name in names if name.startswith("heads.")}):
-            yield f"objectives.{head} has a head ({self.class_name}: none)"
-        if f"{POOLER}.weight" in names:
+            if purpose in self.classifiers:
+                yield from self.classifiers[purpose].reasons(net.choice, self.class_name)
+            else:
+                yield f"a head for a task is not written ({self.class_name}: that of pre-training)"
+        elif net.pooler is not None and not stock_names(self.table(purpose), f"{POOLER}.weight"):
             yield f"pooler is true ({self.class_name}: none)"
 
-
-def reasons_of_objectives(recipe: Recipe) -> Iterator[str]:
-    """Why any stock class would read the answers of a recipe wrongly."""
-    if not recipe.objectives:
-        return
-    last = recipe.objectives_of(len(recipe.phases) - 1)
-    if visibility_of(list(last.values())) != Bidirectional():
-        yield f"objectives.{next(iter(last))} ends the training (stock classes: both sides seen)"
-    for name, objective in last.items():
-        if isinstance(objective, Masked) and objective.shift:
-            yield (
-                f"objectives.{name}.shift ends as {objective.shift} (stock classes: 0, answered at "
-                f"the place itself)"
-            )
+    def _reasons_of_objectives(self, net: Net) -> Iterator[str]:
+        """Why the stock class would read the answers of a recipe wrongly."""
+        recipe = net.recipe
+        if isinstance(net, TaskModel) or not recipe.objectives:
+            return
+        last = recipe.objectives_of(len(recipe.phases) - 1)
+        if visibility_of(list(last.values())) & self.visibility != self.visibility:
+            first = next(iter(last))
+            yield f"objectives.{first} ends the training ({self.class_name}: both sides seen)"
+        for name, objective in last.items():
+            if isinstance(objective, Masked) and objective.shift:
+                yield (
+                    f"objectives.{name}.shift ends as {objective.shift} ({self.class_name}: 0, "
+                    f"answered at the place itself)"
+                )
 
 
 def _stated(recipe: Recipe) -> dict[str, Any]:
     """A recipe as data, with the widths that follow from others spelled out."""
     stated = recipe.as_dict()
     encoder = recipe.encoder
+    stated["encoder"]["embeddings"]["width"] = encoder.table_width
     stated["encoder"]["feed_forward"]["width"] = encoder.feed_forward.inner(encoder.width)
     if isinstance(encoder.mixer, AttentionChoice):
         stated["encoder"]["mixer"]["heads"] = encoder.mixer.num_heads(encoder.width)

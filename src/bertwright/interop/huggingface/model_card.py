@@ -1,29 +1,23 @@
 """The README.md of an exported folder: what it is, and the lines that use it in Transformers."""
 
-from bertwright.interop.huggingface.purposes import (
-    BARE,
-    MASKED,
-    ON_PAIRS,
-    TEXTS,
-    WORDS,
-    Net,
-    purpose_of,
-)
+from bertwright.interop.huggingface.purposes import CAUSAL, TEXTS, WORDS, Net
+from bertwright.tasks.task_model import TaskModel
 from bertwright.text.tokenizers import Tokenizer
 
 PIPELINES = {
-    BARE: "feature-extraction",
-    MASKED: "fill-mask",
-    ON_PAIRS[0]: "fill-mask",
-    ON_PAIRS[1]: "feature-extraction",
+    CAUSAL: "text-generation",
     TEXTS: "text-classification",
     WORDS: "token-classification",
 }
 
 
-def model_card(net: Net, tokenizer: Tokenizer, architecture: str, longest: int) -> str:
+def model_card(
+    net: Net, tokenizer: Tokenizer, architecture: str, purpose: str, longest: int
+) -> str:
     """The card of a model for a stock class; ``longest`` is its longest row."""
-    recipe, task = net.recipe, PIPELINES[purpose_of(net)]
+    names_pieces = not isinstance(net, TaskModel) and net.output is not None
+    task = PIPELINES.get(purpose, "fill-mask" if names_pieces else "feature-extraction")
+    recipe = net.recipe
     number = sum(parameter.numel() for parameter in net.parameters())
     hidden = tokenizer.piece(tokenizer.specials.mask)
     example = f"This is a {hidden}." if task == "fill-mask" else "This is a sentence."

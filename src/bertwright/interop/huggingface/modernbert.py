@@ -64,7 +64,7 @@ class ModernBert(Family):
     }
     pieces: ClassVar[str] = "embeddings.tok_embeddings.weight"
     decoder: ClassVar[str] = "decoder"
-    output_bias: ClassVar[str] = "decoder.bias"
+    output_bias: ClassVar[str | None] = "decoder.bias"
     longest: ClassVar[int] = 8192
     keys: ClassVar[tuple[Key, ...]] = (
         Key("hidden_size", "encoder.width", 768),
@@ -91,6 +91,7 @@ class ModernBert(Family):
     )
     axes: ClassVar[dict[str, tuple[Any, ...]]] = {
         "encoder.depth.kind": ("stack",),
+        "encoder.depth.sharing": ("none",),
         "encoder.embeddings.kind": ("pieces",),
         "encoder.embeddings.norm": (True,),
         "encoder.embeddings.segments": (0,),

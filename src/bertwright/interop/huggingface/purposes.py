@@ -14,12 +14,11 @@ from bertwright.tasks.task_model import TaskModel
 
 Net = Model | TaskModel
 
-BARE, MASKED = "Model", "ForMaskedLM"
+BARE, MASKED, CAUSAL, TRAINED = "Model", "ForMaskedLM", "LMHeadModel", "ForPreTraining"
 TEXTS, WORDS = "ForSequenceClassification", "ForTokenClassification"
-ON_PAIRS = ("ForPreTraining", "ForNextSentencePrediction")
 
-POOLER, POOLER_OF_PAIRS = "pooler", "heads.next-sentence.pooler"
-"""Where a pooler lies in our model: on its own, or in the head that it was trained with."""
+POOLER = "pooler"
+"""Of our model, where no head has it."""
 
 READS = {"cls": "first", "mean": "mean"}
 """Where a head reads a text from, in ModernBERT's words and in ours."""
@@ -46,16 +45,9 @@ class Classifier:
             yield f"head.read is {choice.read} ({class_name}: {' or '.join(self.reads)})"
 
 
-def purpose_of(net: Net) -> str:
-    """What the heads of a model are for."""
-    if isinstance(net, TaskModel):
-        return WORDS if net.choice.read == "words" else TEXTS
-    return {
-        (True, True): "ForPreTraining",
-        (True, False): MASKED,
-        (False, True): "ForNextSentencePrediction",
-        (False, False): BARE,
-    }[net.output is not None, "next-sentence" in net.heads]
+def task_purpose(net: TaskModel) -> str:
+    """What the head of a fine-tuned model is for."""
+    return WORDS if net.choice.read == "words" else TEXTS
 
 
 def reads_output(net: Net) -> bool:

@@ -13,8 +13,6 @@ from bertwright.interop.huggingface.families import FAMILIES
 from bertwright.interop.huggingface.family import Config, Family
 from bertwright.interop.huggingface.purposes import (
     BARE,
-    MASKED,
-    ON_PAIRS,
     POOLER,
     READS,
     WORDS,
@@ -25,6 +23,7 @@ from bertwright.interop.huggingface.weights import read_weights, settled
 from bertwright.model import Model
 from bertwright.model.folder import fill, filled
 from bertwright.model.text_model import TextModel
+from bertwright.objectives import Objective, PairQuestion
 from bertwright.recipes import Recipe
 from bertwright.recipes.loading import read
 from bertwright.tasks.answers import num_outputs
@@ -64,7 +63,7 @@ class Found:
 
 
 def load(folder: Path, precision: Precision | None = None) -> TextModel:
-    """A folder of a stock BERT, RoBERTa or ModernBERT, ready to use; a :class:`FineTuned` where it
+    """A folder of a stock class that is known, ready to use; a :class:`FineTuned` where it
     is one for classes, numbers or tags.
 
     Errors: as :func:`import_folder`.
@@ -76,7 +75,7 @@ def load(folder: Path, precision: Precision | None = None) -> TextModel:
 
 
 def import_folder(folder: Path) -> tuple[Model, Tokenizer]:
-    """Read a folder of a stock BERT, RoBERTa or ModernBERT, in float32.
+    """Read a folder of a stock class that is known, in float32.
 
     The recipe states what the weights hold: a folder without a head over the vocabulary becomes a
     model without objectives, and its pooler, if it has one, is kept.
@@ -98,14 +97,15 @@ def read_folder(folder: Path) -> Found:
     try:
         tensors, config = settled(family, read_weights(folder), config)
         purpose = _purpose(family, tensors, config)
-        tensors = to_ours(family.table(purpose), tensors)
+        tensors = to_ours(family.table(purpose), family.from_stock(tensors))
+        tensors = family.received(tensors, config)
         if purpose in family.classifiers:
             tensors = {n: t for n, t in tensors.items() if not n.startswith(f"{POOLER}.")}
         settings = family.settings(config)
     except UserError as error:
         raise UserError(f"{folder}: {error}") from error
     tokenizer = read_tokenizer(folder)
-    recipe = _recipe(folder, family, settings, tensors, tokenizer)
+    recipe = _recipe(folder, family, settings, purpose, tensors, tokenizer)
     found = Found(folder, family, config, purpose, tensors, recipe, tokenizer)
     if PIECES not in tensors or tokenizer.size > found.rows:
         rows = found.rows if PIECES in tensors else "no table of them"
@@ -168,8 +168,11 @@ def _purpose(family: Family, tensors: Tensors, config: Config) -> str:
         return stated
     if not any(name.startswith(f"{family.prefix}.") for name in tensors):
         return BARE
-    ours = to_ours(family.table(MASKED), tensors)
-    return ON_PAIRS[0] if any(name.startswith("heads.next-sentence.") for name in ours) else MASKED
+    ours = to_ours(family.table(family.purposes[True, None]), tensors)
+    heads = {head for _, head in family.purposes if head is not None}
+    head = next((h for h in heads if any(n.startswith(f"heads.{h}.") for n in ours)), None)
+    names_pieces = family.output_bias is None or any(n.startswith("output.") for n in ours)
+    return family.purposes[names_pieces, head]
 
 
 def _family(folder: Path, config: Config) -> Family:
@@ -181,16 +184,19 @@ def _family(folder: Path, config: Config) -> Family:
 
 
 def _recipe(
-    folder: Path, family: Family, settings: dict[str, Any], named: Tensors, tokenizer: Tokenizer
+    folder: Path,
+    family: Family,
+    settings: dict[str, Any],
+    purpose: str,
+    named: Tensors,
+    tokenizer: Tokenizer,
 ) -> Recipe:
     """The recipe of what a folder holds: its axes spelled out, its training that of our recipe."""
     training = read(family.recipe)
-    objectives = {
-        name: training["objectives"].get(name, {})
-        for name, part in (("masked", "output."), ("next-sentence", "heads.next-sentence."))
-        if any(tensor.startswith(part) for tensor in named)
-    }
-    pairs = "next-sentence" in objectives
+    named_by = {p: (family.asks if names else None, h) for (names, h), p in family.purposes.items()}
+    asked = [name for name in named_by.get(purpose, ()) if name is not None]
+    objectives = {name: training["objectives"].get(name, {}) for name in asked}
+    pairs = any(issubclass(Objective.kinds()[name], PairQuestion) for name in objectives)
     stated = {
         **training,
         "name": f"{family.model_type}-imported",

@@ -1,9 +1,10 @@
 """RoBERTa (Liu et al. 2019): BERT's encoder, with positions counted from the padding's id on."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from bertwright.interop.huggingface.bert import AXES, KEYS, Bert, with_zeros
-from bertwright.interop.huggingface.family import Config, Key
+from bertwright.interop.huggingface.family import Config, Family, Key
 from bertwright.interop.huggingface.purposes import TEXTS, WORDS, Classifier, Net
 from bertwright.interop.huggingface.renaming import Table, Tensors
 from bertwright.recipes import Recipe
@@ -17,6 +18,7 @@ class Roberta(Bert):
     model_type: ClassVar[str] = "roberta"
     class_name: ClassVar[str] = "Roberta"
     recipe: ClassVar[str] = "roberta"
+    purposes: ClassVar[Mapping[tuple[bool, str | None], str]] = Family.purposes
     prefix: ClassVar[str] = "roberta"
     head_table: ClassVar[Table] = (
         ("output.transform.dense", ("lm_head.dense",)),
@@ -33,7 +35,7 @@ class Roberta(Bert):
         WORDS: Bert.classifiers[WORDS],
     }
     decoder: ClassVar[str] = "lm_head.decoder"
-    output_bias: ClassVar[str] = "lm_head.bias"
+    output_bias: ClassVar[str | None] = "lm_head.bias"
     keys: ClassVar[tuple[Key, ...]] = (*KEYS, Key("offset", "encoder.positions.offset", 2))
     axes: ClassVar[dict[str, tuple[Any, ...]]] = {**AXES, "output.activation": ("gelu",)}
 
@@ -56,3 +58,10 @@ class Roberta(Bert):
         if offset == first:
             return []
         return [f"encoder.positions.offset is {offset} (Roberta: the padding's id and 1, {first})"]
+
+
+class XlmRoberta(Roberta):
+    """RoBERTa under another name: a vocabulary of a hundred languages (Conneau et al. 2020)."""
+
+    model_type: ClassVar[str] = "xlm-roberta"
+    class_name: ClassVar[str] = "XLMRoberta"

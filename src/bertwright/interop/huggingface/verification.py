@@ -9,16 +9,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bertwright.encoder.visibility import Visibility
 from bertwright.errors import MissingExtra, UserError
-from bertwright.interop.huggingface.purposes import Net
+from bertwright.interop.huggingface.family import Family
+from bertwright.interop.huggingface.purposes import CAUSAL, Net
 from bertwright.model.reading import ReadBatch, read_batches
+from bertwright.objectives.sentence_relation import PairHead
 from bertwright.tasks.task_model import TaskModel
 from bertwright.text.tokenizers import Tokenizer
 
 TOLERANCE = 1e-4
 """What float32 explains, as a share of the greatest output (of 1 at least)."""
 
-STOCK_OUTPUTS = ("prediction_logits", "logits", "seq_relationship_logits")
+LOGITS = ("prediction_logits", "logits")
+"""What stock classes call what they say of pieces, or of a task."""
 
 TEXTS = (
     ("A short one.",),
@@ -29,7 +33,7 @@ TEXTS = (
 
 
 @torch.inference_mode()
-def greatest_difference(folder: Path, net: Net, tokenizer: Tokenizer) -> float:
+def greatest_difference(folder: Path, family: Family, net: Net, tokenizer: Tokenizer) -> float:
     """The greatest absolute difference between the outputs (states, logits) of the stock class and
     ours, at every real place of a padded batch of texts.
 
@@ -45,7 +49,10 @@ def greatest_difference(folder: Path, net: Net, tokenizer: Tokenizer) -> float:
     (batch,) = read_batches(
         rows, tokenizer.specials.pad, device, segments if typed else None, budget=1 << 20
     )
-    theirs, ours = _stock_outputs(stock.to(device), batch), _our_outputs(net.eval(), batch)
+    head = family.head(family.purpose(net))
+    names = [*LOGITS, *([family.outputs[head]] if head else [])]
+    theirs = _stock_outputs(stock.to(device), batch, list(dict.fromkeys(names)))
+    ours = _our_outputs(net.eval(), batch, head, family.visibility)
     difference = max(float((a - b).abs().max()) for a, b in zip(theirs, ours, strict=True))
     scale = max(1.0, *(float(output.abs().max()) for output in ours))
     if not difference <= TOLERANCE * scale:
@@ -77,9 +84,11 @@ def _rows(tokenizer: Tokenizer, stock: Any) -> tuple[list[list[int]], list[list[
     return rows, segments
 
 
-def _our_outputs(net: Net, batch: ReadBatch) -> list[Tensor]:
-    """States at the real places (M, D), then what the heads say, in the order of stock outputs."""
-    states = net.encoder(batch.pieces, batch.coordinates)
+def _our_outputs(
+    net: Net, batch: ReadBatch, head: str | None, visibility: Visibility
+) -> list[Tensor]:
+    """States at the real places (M, D), then what the output and the head of an objective say."""
+    states = net.encoder(batch.pieces, batch.coordinates, net.encoder.rule & visibility)
     real = _real(batch)
     outputs = [states[real]]
     if isinstance(net, TaskModel):
@@ -87,20 +96,21 @@ def _our_outputs(net: Net, batch: ReadBatch) -> list[Tensor]:
         return [*outputs, net.head(states, batch.coordinates.document, where)]
     if net.output is not None:
         outputs.append(net.logits(states[real]))
-    if "next-sentence" in net.heads:
-        outputs.append(net.heads["next-sentence"](states[:, 0]))
+    if head is not None:
+        module = net.heads[head]
+        outputs.append(module(states[:, 0] if isinstance(module, PairHead) else states[real]))
     return outputs
 
 
-def _stock_outputs(stock: Any, batch: ReadBatch) -> list[Tensor]:
+def _stock_outputs(stock: Any, batch: ReadBatch, names: list[str]) -> list[Tensor]:
     real = _real(batch)
     inputs = {"input_ids": batch.pieces, "attention_mask": real.long()}
     if batch.coordinates.segment is not None:
         inputs["token_type_ids"] = batch.coordinates.segment
     said = stock(**inputs)
-    given = [said[name] for name in STOCK_OUTPUTS if name in said]
+    given = [said[name] for name in names if name in said]
     states = stock.base_model(**inputs).last_hidden_state
-    return [output[real] if output.dim() == 3 else output for output in (states, *given)]
+    return [o[real] if o.shape[:2] == real.shape else o for o in (states, *given)]
 
 
 def _real(batch: ReadBatch) -> Tensor:
@@ -116,6 +126,8 @@ def _load(folder: Path) -> tuple[Any, Any]:
         raise MissingExtra("transformers", "huggingface") from error
     architecture: str = json.loads((folder / "config.json").read_text())["architectures"][0]
     purpose = architecture[architecture.index("For") :] if "For" in architecture else ""
+    if architecture.endswith(CAUSAL):
+        purpose = "ForCausalLM"
     auto = getattr(transformers, f"AutoModel{purpose}")
     with _quiet(transformers):
         model = auto.from_pretrained(folder, dtype=torch.float32, local_files_only=True)

@@ -43,7 +43,7 @@ def settled(family: Family, tensors: Tensors, config: Config) -> tuple[Tensors, 
     """
     tensors = {_of_today(name): tensor for name, tensor in tensors.items()}
     bias = tensors.pop(f"{family.decoder}.bias", None)
-    if bias is not None:
+    if bias is not None and family.output_bias is not None:
         tensors[family.output_bias] = bias
     decoder = tensors.get(f"{family.decoder}.weight")
     tied = bool(config.get("tie_word_embeddings", True))

@@ -12,7 +12,7 @@ from bertwright.files import atomic_folder
 from bertwright.interop.huggingface.families import family_of
 from bertwright.interop.huggingface.family import Family
 from bertwright.interop.huggingface.model_card import model_card
-from bertwright.interop.huggingface.purposes import READS, Net, purpose_of
+from bertwright.interop.huggingface.purposes import READS, Net
 from bertwright.interop.huggingface.reading import CONFIG
 from bertwright.interop.huggingface.renaming import Tensors, to_theirs
 from bertwright.interop.huggingface.tokenizer_files import write_tokenizer
@@ -28,25 +28,30 @@ CARD = "README.md"
 @dataclass(frozen=True)
 class Export:
     """What was written: the stock class, and, where it was asked for, the greatest absolute
-    difference between its outputs and ours."""
+    difference between its outputs and ours; then the objectives whose heads no stock class has."""
 
     architecture: str
     max_difference: float | None
+    left_behind: tuple[str, ...] = ()
 
 
 def export_folder(
-    model: Model | FineTuned, tokenizer: Tokenizer, folder: Path, verify: bool = False
+    model: Model | FineTuned,
+    tokenizer: Tokenizer,
+    folder: Path,
+    verify: bool = False,
+    family_name: str | None = None,
 ) -> Export:
     """Write config.json, model.safetensors, the tokenizer's files and a model card.
 
     ``verify`` loads what was written with Transformers and compares; a folder that differs is not
-    kept.
+    kept. ``family_name`` is the model_type to write, where several compute the same.
 
     Errors: UserError where no stock class computes the recipe, which names the axis; MissingExtra
     where ``verify`` finds no Transformers.
     """
     net = model.net if isinstance(model, FineTuned) else model
-    family = family_of(net, tokenizer.specials)
+    family = family_of(net, tokenizer.specials, family_name)
     config = family.config(net, tokenizer.specials)
     if isinstance(model, FineTuned):
         config |= task_config(model, family)
@@ -58,10 +63,10 @@ def export_folder(
         segments = config.get("type_vocab_size", 1) > 1
         longest = _longest_row(net)
         write_tokenizer(temporary, tokenizer, segments, longest)
-        card = model_card(net, tokenizer, architecture, longest)
+        card = model_card(net, tokenizer, architecture, family.purpose(net), longest)
         (temporary / CARD).write_text(card, encoding="utf-8")
-        difference = greatest_difference(temporary, net, tokenizer) if verify else None
-    return Export(architecture, difference)
+        difference = greatest_difference(temporary, family, net, tokenizer) if verify else None
+    return Export(architecture, difference, tuple(family.left_behind(net)))
 
 
 def task_config(model: FineTuned, family: Family) -> dict[str, Any]:
@@ -75,7 +80,7 @@ def task_config(model: FineTuned, family: Family) -> dict[str, Any]:
     if task.answer != "tags":
         number = task.answer == "number"
         config["problem_type"] = "regression" if number else "single_label_classification"
-    if len(family.classifiers[purpose_of(model.net)].reads) > 1:
+    if len(family.classifiers[family.purpose(model.net)].reads) > 1:
         config["classifier_pooling"] = next(t for t, ours in READS.items() if ours == choice.read)
     return config
 
@@ -83,8 +88,10 @@ def task_config(model: FineTuned, family: Family) -> dict[str, Any]:
 @torch.no_grad()
 def stock_tensors(family: Family, net: Net) -> Tensors:
     """The tensors of a model as its stock class saves them: float32, what is tied once."""
-    tensors = to_theirs(family.table(purpose_of(net)), family.completed(net))
-    if f"{family.decoder}.weight" in tensors:
+    gone = tuple(f"heads.{name}." for name in family.left_behind(net))
+    kept = {n: t for n, t in family.completed(net).items() if not n.startswith(gone)}
+    tensors = family.as_stock(to_theirs(family.table(family.purpose(net)), kept), net)
+    if family.output_bias is not None and f"{family.decoder}.weight" in tensors:
         tensors[f"{family.decoder}.bias"] = tensors[family.output_bias].clone()
     return {name: tensor.detach().float().cpu().contiguous() for name, tensor in tensors.items()}
 

@@ -16,8 +16,8 @@ from bertwright.examples.coordinates import Rows
 from bertwright.examples.corruption import Replace
 from bertwright.objectives.causal import Causal
 from bertwright.objectives.masked import Masked
-from bertwright.objectives.next_sentence import NextSentence
 from bertwright.objectives.objective import Objective
+from bertwright.objectives.sentence_relation import NextSentence
 from bertwright.text.tokenizers import Specials, Tokenizer
 from bertwright.training.doctor.drawing import Drawn
 from bertwright.training.doctor.findings import Finding, Verdict, graded
@@ -192,7 +192,7 @@ def shown_shares(subject: Subject, objective: Masked) -> Finding:
         advice = "most answers stand in the text: the model copies" if verdict != "ok" else ""
         return subject.finding("shares", verdict, seen, advice, **found)
     # A word of several pieces is one cast of the die, so the deviation is that of fewer casts.
-    casts = len(shown) / (4 if corruption.unit == "word" else 1)
+    casts = len(shown) / (4 if corruption.unit == "selected" else 1)
     wanted = {"mask": corruption.mask, "random": corruption.random, "keep": corruption.keep}
     # A random piece may be the mask or the piece itself.
     slack = 0.005 + 2 * corruption.random / subject.vocabulary_size

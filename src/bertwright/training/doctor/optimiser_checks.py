@@ -10,6 +10,7 @@ import numpy as np
 
 from bertwright.optimisers.adam import Adam, AdamFamily
 from bertwright.optimisers.muon import Muon
+from bertwright.optimisers.tensorwise import Lamb
 from bertwright.recipes import Recipe
 from bertwright.training.doctor.findings import Finding, Verdict, graded
 
@@ -29,6 +30,9 @@ POST_NORM_RATE, POST_NORM_LAYERS = 7e-4, 12
 
 MATRIX_RATES = (0.002, 0.06)
 """Published for Muon: 0.02 to 0.05; less where its decay is strong (Jordan et al. 2024)."""
+
+NORM_RATES = (2e-4, 2e-2)
+"""Published for LAMB: 1.76e-3 (Lan et al. 2020) to 1.41e-2 (Charpentier and Samuel 2024)."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ def warmup(recipe: Recipe) -> Finding | None:
 def rate(recipe: Recipe) -> Finding | None:
     """The highest rate against what is usual for the optimiser, the width and the depth."""
     optimiser = recipe.optimiser
-    if not isinstance(optimiser, AdamFamily):
+    if not isinstance(optimiser, AdamFamily) or isinstance(optimiser, Lamb):
         return None
     highest = optimiser.rate * rise(recipe).highest
     width, layers = recipe.encoder.width, _layers(recipe)
@@ -105,20 +109,26 @@ def rate(recipe: Recipe) -> Finding | None:
 
 
 def matrix_rate(recipe: Recipe) -> Finding | None:
-    """Muon's own rate: the size of a step in units of the matrix itself, whatever the width."""
+    """The rate of Muon or LAMB: the size of a step in units of the matrix itself."""
     optimiser = recipe.optimiser
-    if not isinstance(optimiser, Muon):
+    if isinstance(optimiser, Muon):
+        key, stated, usual = "matrix_rate", optimiser.matrix_rate, MATRIX_RATES
+    elif isinstance(optimiser, Lamb):
+        key, stated, usual = "rate", optimiser.rate, NORM_RATES
+    else:
         return None
-    highest = optimiser.matrix_rate * rise(recipe).highest
-    lowest_usual, highest_usual = MATRIX_RATES
+    highest = stated * rise(recipe).highest
+    lowest_usual, highest_usual = usual
+    middle = (lowest_usual * highest_usual) ** 0.5
     distance = max(highest / highest_usual, lowest_usual / highest)
     verdict = graded(distance, note=1.01, warning=4.0)
     return Finding(
         "recipe.matrix-rate",
         verdict,
-        f"Muon's matrix_rate reaches {highest:.2g}; {lowest_usual:g} to {highest_usual:g} is usual",
-        "" if verdict == "ok" else "set optimiser.matrix_rate=0.02",
-        {"matrix_rate": highest},
+        f"{type(optimiser).__name__}'s {key} reaches {highest:.2g}; {lowest_usual:g} to "
+        f"{highest_usual:g} is usual",
+        "" if verdict == "ok" else f"set optimiser.{key}={middle:.2g}",
+        {key: highest},
     )
 
 

@@ -1,23 +1,13 @@
-"""How a place knows where it is: added to the embeddings, or turned into the queries and keys."""
+"""Where a place stands: added to its embedding, or turned into its queries and keys."""
 
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from bertwright.axes import Choice
 from bertwright.encoder.kernels.lookup import lookup, table
+from bertwright.encoder.positions.scheme import HeadShape, Positions, PositionScheme, Rotation
 from bertwright.encoder.stream import Coordinates
-
-Rotation = tuple[Tensor, Tensor]
-
-
-class Positions(Choice):
-    """The axis."""
-
-    def build(self, width: int, head_width: int) -> "PositionScheme":
-        """The module that carries this scheme."""
-        raise TypeError(f"{type(self).__name__} is an axis, not a scheme of positions")
 
 
 class NoPositions(Positions):
@@ -25,7 +15,7 @@ class NoPositions(Positions):
 
     kind: Literal["none"] = "none"
 
-    def build(self, width: int, head_width: int) -> "PositionScheme":
+    def build(self, width: int, shape: HeadShape) -> PositionScheme:
         return PositionScheme()
 
 
@@ -39,7 +29,7 @@ class Learned(Positions):
     size: int = 512
     offset: int = 0
 
-    def build(self, width: int, head_width: int) -> "PositionScheme":
+    def build(self, width: int, shape: HeadShape) -> PositionScheme:
         return LearnedPositions(width, self.size, self.offset)
 
 
@@ -49,7 +39,7 @@ class Sinusoidal(Positions):
     kind: Literal["sinusoidal"] = "sinusoidal"
     base: float = 10000.0
 
-    def build(self, width: int, head_width: int) -> "PositionScheme":
+    def build(self, width: int, shape: HeadShape) -> PositionScheme:
         return SinusoidalPositions(width, self.base)
 
 
@@ -62,22 +52,8 @@ class Rotary(Positions):
     kind: Literal["rotary"] = "rotary"
     base: float = 10000.0
 
-    def build(self, width: int, head_width: int) -> "PositionScheme":
-        return RotaryPositions(head_width, self.base)
-
-
-class PositionScheme(nn.Module):
-    """What a scheme may give: a vector to add, a rotation of queries and keys, or nothing."""
-
-    longest: int | None = None
-
-    def added(self, coordinates: Coordinates) -> Tensor | None:
-        """Vectors (L or B x L, D) to add to the embeddings."""
-        return None
-
-    def rotation(self, coordinates: Coordinates) -> Rotation | None:
-        """Cosines and sines, each (1 or B, 1, L, d), in float32."""
-        return None
+    def build(self, width: int, shape: HeadShape) -> PositionScheme:
+        return RotaryPositions(shape.head_width, self.base)
 
 
 class LearnedPositions(PositionScheme):
@@ -120,15 +96,6 @@ class RotaryPositions(PositionScheme):
         angle = _angles(position, self.head_width, self.base)
         angle = torch.cat((angle, angle), dim=-1)[:, None]
         return angle.cos(), angle.sin()
-
-
-def rotate(x: Tensor, rotation: Rotation) -> Tensor:
-    """Rotate queries or keys x (B, H, L, d) by a rotation (1 or B, 1, L, d)."""
-    cosine, sine = rotation
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    first, second = wide.chunk(2, dim=-1)
-    turned = torch.cat((-second, first), dim=-1)
-    return (wide * cosine + turned * sine).to(x.dtype)
 
 
 def _angles(position: Tensor, width: int, base: float) -> Tensor:

@@ -1,0 +1,73 @@
+"""What the rows of one step leave for those of the next: the states before every attention."""
+
+import torch
+from torch import Tensor
+
+from bertwright.encoder.stream import Coordinates
+
+
+class Memory:
+    """The last places of the text before each row, as every block saw them (Dai et al. 2019).
+
+    No gradient flows into them. ``states`` holds (B, M, D) by the index of a block; ``document``
+    (B, M) int64 is -1 where there was no text.
+    """
+
+    def __init__(self, states: dict[int, Tensor], document: Tensor) -> None:
+        self.states, self.document = states, document
+        self._next: dict[int, Tensor] = {}
+
+    @staticmethod
+    def empty(length: int, pieces: Tensor) -> "Memory":
+        """Nothing yet, for rows of pieces (B, L)."""
+        return Memory({}, pieces.new_full((len(pieces), length), -1))
+
+    def recall(self, block: int, x: Tensor, coordinates: Coordinates) -> Tensor:
+        """What a block remembers (B, M, D) where its input is x (B, L, D); x is kept for later, but
+        for places that ask."""
+        past = self.states.get(block)
+        if past is None:
+            past = x.new_zeros(len(x), self.document.shape[1], x.shape[2])
+        content = x.detach()[:, : _num_content(coordinates)]
+        self._next[block] = torch.cat((past, content), dim=1)[:, -self.document.shape[1] :]
+        return past
+
+    def following(self, coordinates: Coordinates) -> "Memory":
+        """What is remembered after rows with these coordinates have passed."""
+        own = self._documents(coordinates)[:, : _num_content(coordinates)]
+        document = torch.cat((self.document, own), dim=1)[:, -self.document.shape[1] :]
+        return Memory(self._next, document.clamp(max=0))
+
+    def before(self, coordinates: Coordinates) -> Coordinates:
+        """The coordinates of keys: the remembered places, then those of the rows.
+
+        What is remembered stands before everything, in the text and in any order, and belongs to
+        the first segment (as in the released code of XLNet).
+        """
+        length = self.document.shape[1]
+        place = torch.arange(-length, 0, device=self.document.device)[None]
+
+        def behind(own: Tensor | None, past: Tensor) -> Tensor | None:
+            return None if own is None else torch.cat((past.expand(len(own), -1), own), dim=1)
+
+        nowhere = torch.full_like(place, -1)
+        return Coordinates(
+            torch.cat((place, coordinates.place), dim=1),
+            behind(coordinates.position, place),
+            behind(coordinates.segment, torch.zeros_like(place)),
+            torch.cat((self.document, self._documents(coordinates)), dim=1),
+            behind(coordinates.order, nowhere),
+            behind(coordinates.asking, torch.zeros_like(place, dtype=torch.bool)),
+        )
+
+    def _documents(self, coordinates: Coordinates) -> Tensor:
+        own = coordinates.document
+        if own is None:
+            own = torch.zeros_like(coordinates.place).expand(len(self.document), -1)
+        return own
+
+
+def _num_content(coordinates: Coordinates) -> int:
+    """How many places of a row hold text: those that ask come last."""
+    length = coordinates.place.shape[1]
+    return length if coordinates.asking is None else length - int(coordinates.asking[0].sum())

@@ -1,0 +1,27 @@
+"""What a sublayer that mixes places is told of them."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from bertwright.encoder.positions import Relation, Rotation
+from bertwright.encoder.visibility import View
+
+
+@dataclass(frozen=True, eq=False)
+class Surroundings:
+    """Who sees whom, and where everything stands, for one pass.
+
+    ``key_rotation`` is that of keys which are not the same places as the queries: what is
+    remembered comes before them.
+    """
+
+    view: View
+    rotation: Rotation | None = None
+    key_rotation: Rotation | None = None
+    relation: Relation | None = None
+
+    @property
+    def bias(self) -> Tensor | None:
+        """What every attention adds to its scores, broadcast to (B, H, L, L)."""
+        return None if self.relation is None else self.relation.bias

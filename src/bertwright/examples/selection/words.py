@@ -1,0 +1,62 @@
+"""Whole words, while they fit."""
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertwright.errors import UserError
+from bertwright.examples.coordinates import Rows
+from bertwright.examples.selection.choosing import (
+    Chosen,
+    Selection,
+    budget,
+    in_hash_order,
+    num_slots,
+)
+from bertwright.examples.vocabulary import Vocabulary
+from bertwright.randomness import Draw
+
+
+class WholeWords(Selection):
+    """All pieces of a word or none (google-research/bert, May 2019).
+
+    Words are taken in random order while they fit in the budget, which counts pieces; a word that
+    would exceed what is left of it is skipped, not cut. Words end at special tokens, where the
+    official code glues a continuation piece at the start of a truncated text to the word before.
+    """
+
+    kind: Literal["whole-words"] = "whole-words"
+
+    def select(
+        self, rows: Rows, vocabulary: Vocabulary, rate: float, draw: Draw, slots: int | None = None
+    ) -> Chosen:
+        word = rows.coordinates.word
+        if word is None:
+            raise UserError("selection whole-words needs rows that know where words begin")
+        num_rows, length = word.shape
+        slots = num_slots(length, rate) if slots is None else slots
+        candidate = (word >= 0) & ~rows.special
+        flat = word + length * np.arange(num_rows)[:, None]
+        sizes = np.bincount(flat[candidate], minlength=num_rows * length).reshape(word.shape)
+        order, _ = in_hash_order(sizes > 0, draw)
+        taken = fill(np.take_along_axis(sizes, order, 1), budget(rows, rate, slots))
+        chosen_word = np.zeros(word.shape, np.bool_)
+        np.put_along_axis(chosen_word, order, taken, 1)
+        chosen = candidate & np.take_along_axis(chosen_word, np.maximum(word, 0), 1)
+        return Chosen.listed(np.where(chosen, word, -1), slots)
+
+
+def fill(sizes: NDArray[Any], budget: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which items (B, W), in their order, fit in a budget (B, 1) when misfits are skipped.
+
+    Each round takes all items up to the first misfit. An item that does not fit now never will, so
+    every round but the last takes at least one more item, and few rounds are needed.
+    """
+    taken = np.zeros(sizes.shape, np.bool_)
+    left = budget
+    while (open_items := (sizes > 0) & (sizes <= left) & ~taken).any():
+        filled = np.cumsum(np.where(open_items, sizes, 0), axis=1)
+        taken |= open_items & (filled <= left)
+        left = budget - np.where(taken, sizes, 0).sum(axis=1, keepdims=True)
+    return taken

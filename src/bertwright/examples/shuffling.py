@@ -1,0 +1,51 @@
+"""Shuffling: a few short runs of pieces change places among themselves."""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertwright.examples.coordinates import Rows
+from bertwright.examples.questions import Question, ask_pieces
+from bertwright.examples.selection.choosing import FILLER, budget, in_hash_order, num_slots
+from bertwright.randomness import Draw
+
+
+def shuffle_runs(
+    rows: Rows, kept: NDArray[np.bool_], size: int, rate: float, draw: Draw
+) -> tuple[Rows, Question]:
+    """Permute runs of ``size`` pieces, and ask what stood at every place of them.
+
+    As many whole runs as cover at most ``rate`` of the real places, at least one; none of them
+    holds a special token or a place of ``kept`` (B, L). No run keeps its order, though equal pieces
+    may make it look so.
+    """
+    num_rows, length = rows.pieces.shape
+    slots = max(1, num_slots(length, rate) // size)
+    first = draw.named("first").integers(size)
+    start = first + size * np.arange((length - size + 1) // size)
+    inside = start[:, :, None] + np.arange(size)
+    row = np.arange(num_rows)[:, None, None]
+    blocked: NDArray[np.bool_] = (rows.special | kept)[row, inside]
+    free = np.logical_not(blocked.any(axis=2))
+    order, number = in_hash_order(free, draw.named("runs"))
+    taken = np.arange(slots) < np.minimum(number, np.maximum(budget(rows, rate, length) // size, 1))
+    run = np.take_along_axis(inside, order[:, :slots, None], axis=1)
+    source = np.take_along_axis(run, _permutations(run, draw.named("permutation")), axis=2)
+
+    pieces = rows.pieces.copy()
+    pieces[row, np.where(taken[:, :, None], run, 0)] = rows.pieces[
+        row, np.where(taken[:, :, None], source, 0)
+    ]
+    where = np.where(taken[:, :, None], run, FILLER).reshape(num_rows, -1)
+    weight = np.repeat(taken, size, axis=1).astype(np.float32)
+    return replace(rows, pieces=pieces), ask_pieces(rows, where, weight)
+
+
+def _permutations(run: NDArray[np.int64], draw: Draw) -> NDArray[np.int64]:
+    """A permutation other than the identity for every run (B, R, size)."""
+    size = run.shape[2]
+    drawn = draw.bits(run.reshape(len(run), -1)).reshape(run.shape)
+    permutation = np.argsort(drawn, axis=2)
+    identity = (permutation == np.arange(size)).all(axis=2, keepdims=True)
+    return np.where(identity, np.roll(permutation, 1, axis=2), permutation)

@@ -1,0 +1,104 @@
+"""A small network fills in what is hidden, and the encoder sees its guesses (Clark et al. 2020)."""
+
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from bertwright.encoder.embeddings import Factorised
+from bertwright.encoder.encoder import EncoderChoice
+from bertwright.encoder.kernels.noise import Noise, uniform
+from bertwright.examples.coordinates import Rows
+from bertwright.examples.corruption import Corruption, Replace
+from bertwright.examples.questions import Question, hide
+from bertwright.examples.selection import Selection, Tokens, num_slots
+
+from .objective import Asked, Asking, Draft, Host, Loss, Objective
+from .output import Output, Tied
+
+SITE = 64
+"""Of the random numbers that guesses are drawn with."""
+
+
+class Generated(Objective):
+    """Hide pieces, have a generator name them, and put what it guesses in their place.
+
+    The generator is the encoder at ``width`` times its width, with ``layers`` blocks (None: as
+    many); it shares the tables and the norm of the embeddings. Guesses are drawn from its softmax;
+    no gradient passes through them.
+    """
+
+    kind: Literal["generated"] = "generated"
+    selection: Selection = Tokens()
+    corruption: Corruption = Replace(mask=0.85, random=0.0, keep=0.15)
+    width: float = Field(default=0.25, gt=0.0)
+    layers: int | None = Field(default=None, ge=1)
+
+    rewrites: ClassVar[bool] = True
+
+    def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
+        rate = self.selection.rate
+        return hide(
+            rows,
+            self.selection,
+            self.corruption,
+            asking.vocabulary,
+            asking.draw.named("generated"),
+            rate.at(asking.progress),
+            num_slots(rows.pieces.shape[1], max(rate.at(0.0), rate.at(1.0))),
+        )
+
+    def head(self, host: Host) -> "Generator":
+        return Generator(self.shrunk(host.choice), host)
+
+    def shrunk(self, encoder: EncoderChoice) -> EncoderChoice:
+        """The encoder of the generator."""
+        tables, depth = encoder.embeddings, encoder.depth
+        if self.layers is not None:
+            depth = depth.model_copy(update={"layers": self.layers})
+        embeddings = Factorised(
+            width=encoder.table_width, segments=tables.segments, norm=tables.norm
+        )
+        width = round(self.width * encoder.width)
+        return encoder.model_copy(update={"width": width, "depth": depth, "embeddings": embeddings})
+
+    def rewrite(self, asked: Asked, draft: Draft, head: nn.Module | None) -> tuple[Tensor, Loss]:
+        assert isinstance(head, Generator)
+        states = head.encoder(draft.pieces, draft.coordinates, draft.rule, draft.noise)
+        states = states.flatten(0, 1).index_select(0, asked.where)
+        table = head.encoder.embeddings.pieces.weight
+        loss, correct = head.output.loss(states, table, asked.target, asked.weight)
+        seen = draft.pieces.flatten().clone()
+        asks = slice(None) if asked.weight is None else asked.weight > 0
+        where = asked.where[asks]
+        seen[where] = head.guess(states[asks], draft.noise, where + draft.first_place)
+        return seen.view_as(draft.pieces), Loss(loss, asked.count, correct)
+
+
+class Generator(nn.Module):
+    """A small encoder with an output; its tables are those of the encoder that sees the guesses."""
+
+    def __init__(self, choice: EncoderChoice, host: Host) -> None:
+        super().__init__()
+        self.encoder = choice.build(host.vocabulary_size)
+        own, shared = self.encoder.embeddings, host.embeddings
+        own.pieces, own.segments, own.positions = shared.pieces, shared.segments, shared.positions
+        own.join.norm = shared.join.norm
+        self.output: Output = Tied().build(choice, host.vocabulary_size)
+
+    @torch.no_grad()
+    def guess(self, states: Tensor, noise: Noise | None, place: Tensor) -> Tensor:
+        """A piece for each of states (M, D), drawn from the softmax: (M,) int64.
+
+        ``place`` (M,) tells them apart; without noise the draw is always the same.
+        """
+        logits = self.output.logits(states, self.encoder.embeddings.pieces.weight)
+        shares = torch.softmax(logits.float(), dim=-1).cumsum(-1)
+        drawn = uniform(noise or Noise.of(0, 0), place, SITE)[:, None] * shares[:, -1:]
+        return torch.searchsorted(shares, drawn).squeeze(1).clamp(max=shares.shape[1] - 1)
+
+    def compile_parts(self) -> None:
+        """Compile the encoder and the output."""
+        self.encoder.compile_parts()
+        self.output.compile_parts()

@@ -1,0 +1,40 @@
+"""Permutation language modelling: predict in another order (Yang et al. 2019, section 2.2)."""
+
+from typing import ClassVar, Literal
+
+from torch import nn
+
+from bertwright.encoder.visibility import InOrder, Visibility
+from bertwright.examples.coordinates import Rows
+from bertwright.examples.permutation import permute
+from bertwright.examples.questions import Question
+from bertwright.examples.selection import Selection, Spans, num_slots
+from bertwright.schedules import Constant
+
+from .objective import Asked, Asking, Loss, Objective, Reading
+
+
+class Permutation(Objective):
+    """Ask for the last places of a random order, each seen by what comes before it in that order.
+
+    ``selection`` chooses the places that are predicted. Every one of them has a second place behind
+    the text which asks for it: the second of the two streams of the paper is those places, in the
+    same pass through the same blocks.
+    """
+
+    kind: Literal["permutation"] = "permutation"
+    selection: Selection = Spans(rate=Constant(value=1 / 6), law="harmonic", longest=5, of="pieces")
+
+    visibility: ClassVar[Visibility] = InOrder()
+    names_pieces: ClassVar[bool] = True
+
+    def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
+        rate, draw = self.selection.rate, asking.draw.named("permutation")
+        slots = num_slots(rows.pieces.shape[1], max(rate.at(0.0), rate.at(1.0)))
+        chosen = self.selection.select(
+            rows, asking.vocabulary, rate.at(asking.progress), draw.named("selection"), slots
+        )
+        return permute(rows, chosen, draw.named("order"))
+
+    def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
+        return reading.piece_loss(asked)

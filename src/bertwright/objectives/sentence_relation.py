@@ -1,0 +1,75 @@
+"""What is one text to another? Next sentence, sentence order, and both at once."""
+
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from bertwright.examples.coordinates import Relation, Rows
+from bertwright.examples.questions import Question, sentence_relation
+
+from .objective import Asked, Asking, Host, Loss, Objective, Reading
+
+
+class PairQuestion(Objective):
+    """Ask the first place of a row what its second text is to the first, one of ``classes``. Needs
+    an assembly of pairs; a pair of another relation is not asked about."""
+
+    classes: ClassVar[tuple[Relation, ...]]
+
+    def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
+        return rows, sentence_relation(rows, self.classes)
+
+    def head(self, host: Host) -> nn.Module:
+        return PairHead(host.choice.width, len(self.classes))
+
+    def num_choices(self, vocabulary_size: int) -> int:
+        return len(self.classes)
+
+    def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
+        assert isinstance(head, PairHead)
+        logits = head(reading.at(asked.where)).float()
+        losses = F.cross_entropy(logits, asked.target, reduction="none")
+        right = logits.argmax(-1) == asked.target
+        weight = torch.ones_like(losses) if asked.weight is None else asked.weight
+        return Loss((losses * weight).sum(), asked.count, (right * weight).sum())
+
+
+class NextSentence(PairQuestion):
+    """Does the second text follow the first (0), or is it a random one (1)?
+    (Devlin et al. 2019, section 3.1)."""
+
+    kind: Literal["next-sentence"] = "next-sentence"
+
+    classes: ClassVar[tuple[Relation, ...]] = ("next", "random")
+
+
+class SentenceOrder(PairQuestion):
+    """Are two consecutive texts in order (0), or have they changed places (1)?
+    (Lan et al. 2020, section 3.1)."""
+
+    kind: Literal["sentence-order"] = "sentence-order"
+
+    classes: ClassVar[tuple[Relation, ...]] = ("next", "previous")
+
+
+class SentenceRelation(PairQuestion):
+    """Is the second text the one after the first (0), a random one (1) or the one before (2)?
+    (Wang et al. 2019, section 2.2)."""
+
+    kind: Literal["sentence-relation"] = "sentence-relation"
+
+    classes: ClassVar[tuple[Relation, ...]] = ("next", "random", "previous")
+
+
+class PairHead(nn.Module):
+    """tanh pooler and a score per class: (M, D) to (M, C)."""
+
+    def __init__(self, width: int, num_classes: int) -> None:
+        super().__init__()
+        self.pooler = nn.Linear(width, width)
+        self.classifier = nn.Linear(width, num_classes)
+
+    def forward(self, states: Tensor) -> Tensor:
+        return self.classifier(torch.tanh(self.pooler(states)))

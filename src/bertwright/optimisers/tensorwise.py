@@ -1,0 +1,137 @@
+"""Adam whose step is scaled tensor by tensor: LAMB and StableAdamW.
+
+The tensors are the canonical ones: a fused projection is taken apart first.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from bertwright.optimisers.adam import AdamFamily
+from bertwright.optimisers.parameters import MasterParameters, Slot, fill
+
+
+class Tensorwise(AdamFamily):
+    """What the two have in common."""
+
+    def build(self, parameters: MasterParameters, compiled: bool) -> "TensorwiseUpdate":
+        return TensorwiseUpdate(self, parameters, compiled)
+
+    def scale(self, weight: Tensor, change: Tensor, gradient: Tensor, second: Tensor) -> Tensor:
+        """What the change of one tensor is multiplied with, given its values: 0-d."""
+        raise TypeError(f"{type(self).__name__} is no optimiser by itself")
+
+
+class Lamb(Tensorwise):
+    """Every matrix moves by a share of its own norm (You et al. 2020); ALBERT.
+
+    Biases, norms and gates move as under AdamW.
+    """
+
+    kind: Literal["lamb"] = "lamb"
+    epsilon: float = 1e-6
+    bias_correction: bool = False
+
+    def scale(self, weight: Tensor, change: Tensor, gradient: Tensor, second: Tensor) -> Tensor:
+        if weight.ndim < 2:
+            return torch.ones((), device=weight.device)
+        size, step = torch.linalg.vector_norm(weight), torch.linalg.vector_norm(change)
+        return torch.where((size > 0) & (step > 0), size / step, 1.0)
+
+
+class StableAdamW(Tensorwise):
+    """AdamW that slows down where its second moment lags behind (Wortsman et al. 2023, 3.3).
+
+    The step is divided by the root mean square of gradient / sqrt(second moment), where that is
+    more than 1.
+    """
+
+    kind: Literal["stable-adamw"] = "stable-adamw"
+
+    def scale(self, weight: Tensor, change: Tensor, gradient: Tensor, second: Tensor) -> Tensor:
+        floor = self.epsilon**2
+        ratio = (gradient.square() / second.clamp(min=floor)).mean().sqrt()
+        return 1.0 / ratio.clamp(min=1.0)
+
+
+class TensorwiseUpdate:
+    """Two moments per parameter, the number of steps, and the change of the step at hand."""
+
+    def __init__(self, settings: Tensorwise, parameters: MasterParameters, compiled: bool) -> None:
+        self._settings, self._parameters = settings, parameters
+        length, device = parameters.num_trainable, parameters.master.device
+        self._first, self._second, self._change, self._gradient = (
+            torch.zeros(length, device=device) for _ in range(4)
+        )
+        self._num_steps = torch.zeros((), dtype=torch.int64)
+        self._decay = torch.zeros(length, device=device)
+        self._decay[parameters.range("matrix", "table")] = settings.decay
+        self._propose = torch.compile(propose, dynamic=True) if compiled else propose
+
+    @torch.no_grad()
+    def step(self, gradient: Tensor, rate: float, clip: Tensor) -> None:
+        self._num_steps += 1
+        settings, parameters = self._settings, self._parameters
+        steps = int(self._num_steps) if settings.bias_correction else 1 << 40
+        correct_1, correct_2 = 1 - settings.beta_1**steps, 1 - settings.beta_2**steps
+        scalars = (1 - settings.beta_1, 1 - settings.beta_2, correct_1, correct_2, settings.epsilon)
+        master = parameters.master[: len(gradient)]
+        self._propose(
+            (self._change, self._gradient, self._first, self._second),
+            master,
+            gradient,
+            self._decay,
+            torch.tensor(scalars, device=gradient.device),
+            clip,
+        )
+        for tensors in self._tensors(correct_2):
+            tensors[1].mul_(settings.scale(*tensors))
+        master.add_(self._change, alpha=-settings.rate * rate)
+        if parameters.precision == "bf16":
+            parameters.compute[: len(gradient)].copy_(master)
+
+    def _tensors(self, correct_2: float) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
+        """Weight, change, gradient and corrected second moment of every canonical tensor."""
+        found: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
+        for slot in self._trainable():
+            views = (
+                flat[slot.start : slot.stop].view(slot.shape).chunk(slot.parts)
+                for flat in (self._parameters.master, self._change, self._gradient, self._second)
+            )
+            found += [(w, c, g, s / correct_2) for w, c, g, s in zip(*views, strict=True)]
+        return found
+
+    def _trainable(self) -> list[Slot]:
+        return [s for s in self._parameters.slots if s.stop <= self._parameters.num_trainable]
+
+    def state(self) -> dict[str, Tensor]:
+        named = {"num_steps": self._num_steps}
+        for name, flat in (("first", self._first), ("second", self._second)):
+            views = self._parameters.views(flat)
+            named |= {f"{name}.{parameter}": view for parameter, view in views.items()}
+        return named
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        fill(self.state(), state)
+
+
+def propose(
+    state: tuple[Tensor, Tensor, Tensor, Tensor],
+    master: Tensor,
+    gradient: Tensor,
+    decay: Tensor,
+    scalars: Tensor,
+    clip: Tensor,
+) -> None:
+    """Adam's change and the decay, before any scaling, in place; all (n,) but the scalars (5,)."""
+    change, kept, first, second = state
+    new_1, new_2, correct_1, correct_2, epsilon = scalars.unbind()
+    clipped = gradient.float() * clip
+    one = first + new_1 * (clipped - first)
+    two = second + new_2 * (clipped * clipped - second)
+    kept.copy_(clipped)
+    first.copy_(one)
+    second.copy_(two)
+    change.copy_(one / correct_1 / ((two / correct_2).sqrt() + epsilon) + decay * master)
