@@ -13,7 +13,7 @@ from bertwright.encoder.depth import Depth
 from bertwright.encoder.embeddings import EmbeddingChoice
 from bertwright.encoder.feed_forward import FeedForward
 from bertwright.encoder.initialisation import Initialisation
-from bertwright.encoder.mixers.attention import Mixer
+from bertwright.encoder.mixers import Mixer
 from bertwright.encoder.norms import Norm
 from bertwright.encoder.positions import Positions
 from bertwright.encoder.visibility import Visibility

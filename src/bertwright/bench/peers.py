@@ -38,7 +38,7 @@ def stock_model(recipe: Recipe, vocabulary_size: int, **changes: Any) -> torch.n
         "vocab_size": vocabulary_size,
         "hidden_size": encoder.width,
         "num_hidden_layers": "".join(encoder.depth.orders()).count("s"),
-        "num_attention_heads": encoder.mixer.num_heads(encoder.width),
+        "num_attention_heads": encoder.mixer.shape(encoder.width).heads,
         "intermediate_size": 4 * encoder.width,
         "max_position_embeddings": max(512, recipe.assembly.length),
         **changes,

@@ -9,19 +9,17 @@ from torch import Tensor, nn
 from bertwright.encoder.embeddings import Factorised
 from bertwright.encoder.encoder import EncoderChoice
 from bertwright.encoder.kernels.noise import Noise, uniform
-from bertwright.examples.coordinates import Rows
 from bertwright.examples.corruption import Corruption, Replace
-from bertwright.examples.questions import Question, hide
-from bertwright.examples.selection import Selection, Tokens, num_slots
 
-from .objective import Asked, Asking, Draft, Host, Loss, Objective
+from .hiding import Hiding
+from .objective import Asked, Draft, Host, Loss
 from .output import Output, Tied
 
 SITE = 64
 """Of the random numbers that guesses are drawn with."""
 
 
-class Generated(Objective):
+class Generated(Hiding):
     """Hide pieces, have a generator name them, and put what it guesses in their place.
 
     The generator is the encoder at ``width`` times its width, with ``layers`` blocks (None: as
@@ -30,24 +28,11 @@ class Generated(Objective):
     """
 
     kind: Literal["generated"] = "generated"
-    selection: Selection = Tokens()
     corruption: Corruption = Replace(mask=0.85, random=0.0, keep=0.15)
     width: float = Field(default=0.25, gt=0.0)
     layers: int | None = Field(default=None, ge=1)
 
     rewrites: ClassVar[bool] = True
-
-    def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
-        rate = self.selection.rate
-        return hide(
-            rows,
-            self.selection,
-            self.corruption,
-            asking.vocabulary,
-            asking.draw.named("generated"),
-            rate.at(asking.progress),
-            num_slots(rows.pieces.shape[1], max(rate.at(0.0), rate.at(1.0))),
-        )
 
     def head(self, host: Host) -> "Generator":
         return Generator(self.shrunk(host.choice), host)

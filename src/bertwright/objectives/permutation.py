@@ -30,7 +30,7 @@ class Permutation(Objective):
 
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         rate, draw = self.selection.rate, asking.draw.named("permutation")
-        slots = num_slots(rows.pieces.shape[1], max(rate.at(0.0), rate.at(1.0)))
+        slots = num_slots(rows.pieces.shape[1], self.selection.highest_rate)
         chosen = self.selection.select(
             rows, asking.vocabulary, rate.at(asking.progress), draw.named("selection"), slots
         )

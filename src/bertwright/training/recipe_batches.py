@@ -18,7 +18,7 @@ from bertwright.examples.batches import Ask, Batch, make_batch
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.questions import Question
 from bertwright.examples.vocabulary import Vocabulary
-from bertwright.objectives.masked import Masked
+from bertwright.objectives.hiding import Hiding
 from bertwright.objectives.objective import Asking, Objective
 from bertwright.randomness import Draw, Permutation, key
 from bertwright.recipes import Recipe
@@ -180,6 +180,6 @@ def _order(num_rows: int, seed: int, epoch: int) -> Permutation:
 def _visited(objectives: Iterable[Objective], epoch: NDArray[np.int64]) -> NDArray[np.int64]:
     """The epoch as which rows are assembled: static masks repeat whole rows."""
     for objective in objectives:
-        if isinstance(objective, Masked):
+        if isinstance(objective, Hiding):
             epoch = np.asarray(objective.corruption.visit(epoch))
     return epoch

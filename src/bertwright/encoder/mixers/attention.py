@@ -5,67 +5,25 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from bertwright.axes import Choice
 from bertwright.encoder.kernels.attention import Call, KernelName, attend
 from bertwright.encoder.kernels.noise import Noise
+from bertwright.encoder.mixers.mixer import InHeads
 from bertwright.encoder.positions import HeadShape, Positions, Term, rotate
 from bertwright.encoder.roles import Role
 from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.taps import Site, tap
 
 
-class Mixer(Choice):
-    """The axis: how places exchange information."""
-
-    any_rule: ClassVar[bool] = True
-    """Whether every rule of visibility can be kept, not only all and all that stands before."""
-
-    remembers: ClassVar[bool] = False
-    """Whether what came before the row can be seen as well."""
-
-    def shape(self, width: int) -> HeadShape:
-        """The heads that a scheme of positions serves, in a model of the given width."""
-        return HeadShape(1, width, width)
-
-    def operations(self, width: int, length: int) -> tuple[float, float]:
-        """Floating-point operations per token: those that do not depend on the length of a row, and
-        those that do."""
-        raise TypeError(f"{type(self).__name__} is an axis, not a mixer")
-
-    @property
-    def drops(self) -> bool:
-        """Whether anything is dropped inside while training."""
-        return getattr(self, "dropout", 0.0) > 0.0
-
-    def build(self, width: int, positions: Positions) -> nn.Module:
-        """A module from (B, L, width) to (B, L, width)."""
-        raise TypeError(f"{type(self).__name__} is an axis, not a mixer")
-
-
-class AttentionChoice(Mixer):
+class AttentionChoice(InHeads):
     """Scaled dot-product attention in several heads.
 
-    The number of heads is ``heads``, or else the width divided by ``head_width``. ``dropout`` is
-    the rate for attention weights while training.
+    ``dropout`` is the rate for attention weights while training.
     """
 
     kind: Literal["attention"] = "attention"
     remembers: ClassVar[bool] = True
-    heads: int | None = None
-    head_width: int = 64
-    bias: bool = True
     dropout: float = 0.0
     kernel: KernelName = "auto"
-
-    def num_heads(self, width: int) -> int:
-        """The number of heads in a model of the given width."""
-        return self.heads or max(1, width // self.head_width)
-
-    def shape(self, width: int) -> HeadShape:
-        heads = self.num_heads(width)
-        if width % heads:
-            raise ValueError(f"a width of {width} cannot be shared by {heads} heads")
-        return HeadShape(heads, width // heads, width)
 
     def operations(self, width: int, length: int) -> tuple[float, float]:
         return 8 * width**2, 4 * length * width

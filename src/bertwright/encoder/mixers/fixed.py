@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from bertwright.encoder.kernels.attention import Call, KernelName, attend
 from bertwright.encoder.kernels.noise import Noise
-from bertwright.encoder.mixers.attention import Mixer
+from bertwright.encoder.mixers.mixer import InHeads
 from bertwright.encoder.positions import HeadShape, Positions, rotate
 from bertwright.encoder.roles import Role
 from bertwright.encoder.surroundings import Surroundings
@@ -18,7 +18,7 @@ Pattern = Literal["current", "previous", "next", "left", "right", "start", "end"
 PATTERNS: tuple[Pattern, ...] = ("current", "previous", "next", "left", "right", "start", "end")
 
 
-class FixedPatterns(Mixer):
+class FixedPatterns(InHeads):
     """Attention in which the first heads look where their pattern says; the others are learned.
 
     ``current``, ``previous`` and ``next`` look at one place; ``left`` and ``right`` at all beyond
@@ -28,16 +28,9 @@ class FixedPatterns(Mixer):
     """
 
     kind: Literal["fixed-patterns"] = "fixed-patterns"
-    heads: int | None = None
-    head_width: int = 64
-    bias: bool = True
     dropout: float = 0.0
     kernel: KernelName = "auto"
     patterns: tuple[Pattern, ...] = PATTERNS
-
-    def shape(self, width: int) -> HeadShape:
-        heads = self.heads or max(1, width // self.head_width)
-        return HeadShape(heads, width // heads, width)
 
     def operations(self, width: int, length: int) -> tuple[float, float]:
         shape = self.shape(width)

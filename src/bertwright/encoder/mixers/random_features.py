@@ -7,7 +7,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from bertwright.encoder.kernels.noise import Noise
-from bertwright.encoder.mixers.attention import Mixer
+from bertwright.encoder.mixers.mixer import InHeads
 from bertwright.encoder.positions import HeadShape, Positions, rotate
 from bertwright.encoder.roles import Role
 from bertwright.encoder.surroundings import Surroundings
@@ -21,7 +21,7 @@ FLOOR = 1e-6
 """Added to every feature, so that no sum of them is 0."""
 
 
-class RandomFeatures(Mixer):
+class RandomFeatures(InHeads):
     """exp(q . k) by the product of ``features`` positive random features of q and of k (FAVOR+).
 
     The features are drawn once, orthogonal in groups, from ``seed``, and all blocks have the same.
@@ -30,17 +30,10 @@ class RandomFeatures(Mixer):
     """
 
     kind: Literal["random-features"] = "random-features"
-    heads: int | None = None
-    head_width: int = 64
-    bias: bool = True
     features: int = Field(default=256, ge=1)
     seed: int = Field(default=0, ge=0)
 
     any_rule: ClassVar[bool] = False
-
-    def shape(self, width: int) -> HeadShape:
-        heads = self.heads or max(1, width // self.head_width)
-        return HeadShape(heads, width // heads, width)
 
     def operations(self, width: int, length: int) -> tuple[float, float]:
         heads = self.shape(width).heads

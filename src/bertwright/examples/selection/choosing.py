@@ -52,6 +52,11 @@ class Selection(Choice):
 
     rate: Value = Field(default=Constant(value=0.15))
 
+    @property
+    def highest_rate(self) -> float:
+        """The most that is chosen at any progress: what a step has room for."""
+        return max(self.rate.at(0.0), self.rate.at(1.0))
+
     def select(
         self, rows: Rows, vocabulary: Vocabulary, rate: float, draw: Draw, slots: int | None = None
     ) -> Chosen:

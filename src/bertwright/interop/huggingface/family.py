@@ -267,7 +267,7 @@ def _stated(recipe: Recipe) -> dict[str, Any]:
     stated["encoder"]["embeddings"]["width"] = encoder.table_width
     stated["encoder"]["feed_forward"]["width"] = encoder.feed_forward.inner(encoder.width)
     if isinstance(encoder.mixer, AttentionChoice):
-        stated["encoder"]["mixer"]["heads"] = encoder.mixer.num_heads(encoder.width)
+        stated["encoder"]["mixer"]["heads"] = encoder.mixer.shape(encoder.width).heads
     return stated
 
 

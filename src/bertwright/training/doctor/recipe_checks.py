@@ -128,7 +128,7 @@ def corruption_shares(recipe: Recipe) -> Finding | None:
         return None
     replacing = (o.corruption for o in masked if isinstance(o.corruption, Replace))
     visible = max((corruption.keep for corruption in replacing), default=0.0)
-    highest = max(o.highest_rate for o in masked)
+    highest = max(o.selection.highest_rate for o in masked)
     bad = visible > 0.5 or highest > 0.6 or highest < 0.05
     return Finding(
         "recipe.masks",

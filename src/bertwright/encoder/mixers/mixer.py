@@ -1,0 +1,51 @@
+"""The axis of mixers: how places exchange information."""
+
+from typing import ClassVar
+
+from torch import nn
+
+from bertwright.axes import Choice
+from bertwright.encoder.positions import HeadShape, Positions
+
+
+class Mixer(Choice):
+    """The axis: how places exchange information."""
+
+    any_rule: ClassVar[bool] = True
+    """Whether every rule of visibility can be kept, not only all and all that stands before."""
+
+    remembers: ClassVar[bool] = False
+    """Whether what came before the row can be seen as well."""
+
+    def shape(self, width: int) -> HeadShape:
+        """The heads that a scheme of positions serves, in a model of the given width."""
+        return HeadShape(1, width, width)
+
+    def operations(self, width: int, length: int) -> tuple[float, float]:
+        """Floating-point operations per token: those that do not depend on the length of a row, and
+        those that do."""
+        raise TypeError(f"{type(self).__name__} is an axis, not a mixer")
+
+    @property
+    def drops(self) -> bool:
+        """Whether anything is dropped inside while training."""
+        return getattr(self, "dropout", 0.0) > 0.0
+
+    def build(self, width: int, positions: Positions) -> nn.Module:
+        """A module from (B, L, width) to (B, L, width)."""
+        raise TypeError(f"{type(self).__name__} is an axis, not a mixer")
+
+
+class InHeads(Mixer):
+    """What mixers of several heads have in common: their number is ``heads``, or else the width
+    divided by ``head_width``."""
+
+    heads: int | None = None
+    head_width: int = 64
+    bias: bool = True
+
+    def shape(self, width: int) -> HeadShape:
+        heads = self.heads or max(1, width // self.head_width)
+        if width % heads:
+            raise ValueError(f"a width of {width} cannot be shared by {heads} heads")
+        return HeadShape(heads, width // heads, width)

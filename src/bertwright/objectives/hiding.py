@@ -1,0 +1,26 @@
+"""What all objectives that hide pieces and ask for them have in common."""
+
+from bertwright.examples.coordinates import Rows
+from bertwright.examples.corruption import Corruption, Replace
+from bertwright.examples.questions import Question, hide
+from bertwright.examples.selection import Selection, Tokens, num_slots
+
+from .objective import Asking, Objective
+
+
+class Hiding(Objective):
+    """``selection`` says which places are hidden, ``corruption`` what is seen there instead."""
+
+    selection: Selection = Tokens()
+    corruption: Corruption = Replace()
+
+    def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
+        return hide(
+            rows,
+            self.selection,
+            self.corruption,
+            asking.vocabulary,
+            asking.draw.named(self.kind),  # type: ignore[attr-defined]
+            self.selection.rate.at(asking.progress),
+            num_slots(rows.pieces.shape[1], self.selection.highest_rate),
+        )
