@@ -190,6 +190,7 @@ OURS: dict[str, tuple[str, str, list[str]]] = {
         f"albert-{part}": ("albert", "AlbertForPreTraining", [f"encoder.depth.sharing={part}"])
         for part in ("none", "attention", "feed-forward")
     },
+    "albert-wide": ("albert", "AlbertForPreTraining", ["encoder.embeddings.width=32"]),
     "electra": ("electra", "ElectraForPreTraining", []),
     "electra-narrow": (
         "electra",

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import torch
+
 from bertwright.errors import UserError
 from bertwright.interop.huggingface.bert import ACTIVATIONS, AXES, KEYS, Bert
 from bertwright.interop.huggingface.electra import NARROW
@@ -21,7 +23,7 @@ from bertwright.recipes import Recipe
 from bertwright.text.tokenizers import Specials
 
 BLOCK, LAYER = "encoder.blocks.#", "encoder.albert_layer_groups.#.albert_layers.0"
-BLOCKS = "encoder.blocks."
+BLOCKS, UP = "encoder.blocks.", "encoder.embeddings.up"
 
 
 class Albert(Bert):
@@ -90,8 +92,6 @@ class Albert(Bert):
         groups, layers = config.get("num_hidden_groups", 1), config.get("num_hidden_layers", 12)
         if config.get("inner_group_num", 1) != 1:
             raise UserError("inner_group_num is not 1: groups of several layers are not read")
-        if config.get("embedding_size", 128) == config.get("hidden_size", 4096):
-            raise UserError("embedding_size equals hidden_size: that projection is not read")
         if groups == layers > 1:
             return {**config, "sharing": "none", "num_hidden_groups": 1}
         return {**config, "sharing": "all", "num_hidden_groups": groups}
@@ -108,6 +108,10 @@ class Albert(Bert):
         layers = len(depth.orders())
         groups = depth.groups if depth.sharing == "all" else layers
         kept = {n: t for n, t in tensors.items() if not n.startswith(BLOCKS)}
+        width = net.recipe.encoder.width
+        # The stock class projects a table that is as wide as the encoder, too.
+        kept.setdefault(f"{UP}.weight", torch.eye(width))
+        kept.setdefault(f"{UP}.bias", torch.zeros(width))
         for group in range(groups):
             layer = -(-group * layers // groups)
             for letter, part in (("s", "attention"), ("f", "feed_forward")):
@@ -119,6 +123,11 @@ class Albert(Bert):
 
     def received(self, tensors: Tensors, config: Config) -> Tensors:
         groups, layers = config.get("num_hidden_groups", 1), config.get("num_hidden_layers", 12)
+        up = tensors.get(f"{UP}.weight")
+        if up is not None and up.shape[0] == up.shape[1]:
+            if not torch.equal(up, torch.eye(len(up))) or tensors[f"{UP}.bias"].any():
+                raise UserError("embedding_size equals hidden_size: that projection is not read")
+            tensors = {n: t for n, t in tensors.items() if not n.startswith(f"{UP}.")}
         moved: Tensors = {}
         for name, tensor in tensors.items():
             if name.startswith(BLOCKS):
