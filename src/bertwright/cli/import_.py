@@ -13,7 +13,7 @@ def import_(
     out: Annotated[Path, typer.Option("-o", "--out", help="Where the model is written.")],
     as_json: AsJson = False,
 ) -> None:
-    """Turn a Hugging Face folder (BERT, RoBERTa, ModernBERT; safetensors) into a model."""
+    """Turn a Hugging Face folder (of a known family; safetensors) into a model."""
     from bertwright.files import atomic_folder, require_free
     from bertwright.interop.huggingface import load
 

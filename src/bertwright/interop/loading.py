@@ -11,7 +11,7 @@ from bertwright.tasks.fine_tuned import is_fine_tuned, load_fine_tuned
 
 
 def load(path: str | Path, precision: Precision | None = None) -> TextModel:
-    """The model of a folder: one of ours or a Hugging Face folder (BERT, RoBERTa, ModernBERT).
+    """The model of a folder: one of ours or a Hugging Face folder of a known family.
 
     A fine-tuned one comes as a :class:`~bertwright.tasks.fine_tuned.FineTuned`, which predicts.
     ``precision`` None computes in bfloat16 where the device multiplies it natively.

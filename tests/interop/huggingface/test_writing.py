@@ -51,6 +51,7 @@ REFUSED = {
     "bert encoder.positions={kind: rotary}": "encoder.positions.kind is rotary (Bert: learned)",
     "bert encoder.positions={kind: sinusoidal}": "encoder.positions.kind is sinusoidal",
     "bert encoder.norm.kind=rmsnorm": "encoder.norm.kind is rmsnorm (Bert: layernorm)",
+    "bert encoder.embeddings.scaled=true": "encoder.embeddings.scaled is true (Bert: false)",
     "bert encoder.norm.placement=pre": "encoder.norm.placement is pre (Bert: post)",
     "bert encoder.depth={kind: sublayers, order: sffs}": "encoder.depth.kind is sublayers",
     "bert encoder.visibility={kind: causal}": "encoder.visibility.kind is causal",

@@ -1,4 +1,4 @@
-"""Hugging Face folders: read and written, for BERT, RoBERTa and ModernBERT."""
+"""Hugging Face folders: read and written, one file for each family."""
 
 from bertwright.interop.huggingface.reading import import_folder, is_huggingface, load
 from bertwright.interop.huggingface.writing import Export, export_folder
