@@ -23,6 +23,9 @@ LENGTH, VOCABULARY = 24, 40
 
 SYSTEMS = systems()
 
+TOY_MIXER = {"head_width": 16, "patterns": ["left"], "between": 40, "cell": 48}
+"""What a mixer has at toy size, where its system states it."""
+
 
 def toy(system: str, *overrides: str) -> Recipe:
     """A system with two blocks of width 32, rows of 24 places and 40 pieces."""
@@ -33,14 +36,14 @@ def toy(system: str, *overrides: str) -> Recipe:
         system,
         "encoder.width=32",
         "encoder.depth.layers=2",
-        "encoder.mixer.head_width=16",
         *(["encoder.embeddings.width=24"] if narrow else []),
-        *(["encoder.mixer.patterns=[left]"] if hasattr(whole.encoder.mixer, "patterns") else []),
+        *(f"encoder.mixer.{key}={json.dumps(value)}" for key, value in TOY_MIXER.items()
+          if getattr(whole.encoder.mixer, key, None) is not None),
         f"assembly.length={LENGTH}",
         f"text.tokenizer.size={VOCABULARY}",
         f"phases={json.dumps(phases)}",
         "batch_tokens=192",
-        *(["encoder.memory=24"] if whole.encoder.memory else []),
+        *([f"encoder.memory={min(LENGTH, whole.encoder.memory)}"] if whole.encoder.memory else []),
         "precision=float32",
         "compile=false",
         *overrides,

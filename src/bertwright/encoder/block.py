@@ -4,7 +4,9 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from bertwright.encoder.kernels.noise import Noise, dropout
+from bertwright.encoder.dropout import Drop
+from bertwright.encoder.kernels.noise import Noise
+from bertwright.encoder.memory import Carried
 from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.taps import Site, inside, tap
 
@@ -15,18 +17,24 @@ SUBLAYERS = {"s": "attention", "f": "feed_forward"}
 class Block(nn.Module):
     """One or two sublayers, each ``norm, mix, drop, add`` in the order that the placement says.
 
-    ``norms`` holds one norm per sublayer; an identity leaves it out.
+    ``norms`` holds one norm per sublayer; an identity leaves it out. Where ``adds`` is false what
+    a sublayer writes takes the place of what it reads.
     """
 
     names: ClassVar[dict[str, str]] = SUBLAYERS
 
     def __init__(
-        self, sublayers: dict[str, nn.Module], norms: dict[str, nn.Module], pre: bool, rate: float
+        self,
+        sublayers: dict[str, nn.Module],
+        norms: dict[str, nn.Module],
+        pre: bool,
+        drop: Drop,
+        adds: bool = True,
     ) -> None:
         super().__init__()
         self.sublayers = nn.ModuleDict(sublayers)
         self.norms = nn.ModuleDict(norms)
-        self.pre, self.rate = pre, rate
+        self.pre, self.drop, self.adds = pre, drop, adds
 
     def forward(
         self,
@@ -34,21 +42,23 @@ class Block(nn.Module):
         around: Surroundings,
         noise: Noise | None = None,
         site: Site | None = None,
-        past: Tensor | None = None,
+        past: Tensor | Carried | None = None,
     ) -> Tensor:
-        """x (B, L, D) to (B, L, D); ``past`` (B, M, D) is what this block remembers."""
+        """x (B, L, D) to (B, L, D); ``past`` is what this block remembers, (B, M, D) before the
+        row or what a recurrent mixer has come to."""
         x = tap(site, "input", x)
         for number, (name, sublayer) in enumerate(self.sublayers.items()):
             norm = self.norms[name]
             inner = tap(site, f"{name}.input", norm(x) if self.pre else x)
             where = inside(site, name)
             if name == "attention":
-                if past is not None and self.pre:
+                if isinstance(past, Tensor) and self.pre:
                     past = norm(past)
                 change = sublayer(inner, around, noise, where, past)
             else:
                 change = sublayer(inner, where)
-            x = x + dropout(change, self.rate, noise, 2 + number)
+            change = self.drop(change, noise, 2 + number)
+            x = x + change if self.adds else change
             if not self.pre:
                 x = norm(x)
             if number + 1 < len(self.sublayers):

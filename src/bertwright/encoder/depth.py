@@ -43,6 +43,16 @@ class Stack(Depth):
         return ["sf"] * self.layers
 
 
+class Mixers(Depth):
+    """``layers`` blocks that mix places and do nothing else, as recurrent layers."""
+
+    kind: Literal["mixers"] = "mixers"
+    layers: int = Field(default=2, ge=1)
+
+    def orders(self) -> list[str]:
+        return ["s"] * self.layers
+
+
 class Sandwich(Depth):
     """A stack of ``layers`` whose sublayers are moved: the attention of some of them to the front,
     their feed-forward to the back (Press et al. 2020, section 4: 6 of 16).

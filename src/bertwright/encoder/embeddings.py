@@ -3,11 +3,13 @@
 from typing import ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
+from bertwright.encoder.dropout import Drop
 from bertwright.encoder.kernels.lookup import lookup, table
-from bertwright.encoder.kernels.noise import Noise, dropout
+from bertwright.encoder.kernels.noise import Noise, row_dropout
 from bertwright.encoder.norms import Norm
 from bertwright.encoder.positions import PositionScheme
 from bertwright.encoder.roles import Role
@@ -18,16 +20,30 @@ from bertwright.encoder.taps import Site, tap
 class EmbeddingChoice(Choice):
     """The axis. ``segments`` is the number of segment types, 0 for none; ``norm`` normalises the
     sum (BERT; not GPT); ``scaled`` multiplies the pieces by the root of the width (Vaswani et al.
-    2017, Transformer-XL); ``asking`` has a learned vector for places that ask (XLNet)."""
+    2017, Transformer-XL); ``asking`` has a learned vector for places that ask (XLNet);
+    ``row_dropout`` is the rate at which pieces are dropped for a whole step (Merity et al. 2018).
+    """
 
     segments: int = 0
     norm: bool = True
     scaled: bool = False
     asking: bool = False
+    row_dropout: float = Field(default=0.0, ge=0, lt=1)
+
+    one_table: ClassVar[bool] = True
+    """Whether the vectors are the rows of one table, which other parts may share."""
 
     def table_width(self, width: int) -> int:
         """The width of the table of pieces in a model of the given width."""
         return width
+
+    def build(self, vocabulary_size: int, width: int) -> nn.Module:
+        """A module from pieces (...) int64 to their vectors (..., width)."""
+        return table(vocabulary_size, width)
+
+    def operations(self, width: int) -> float:
+        """Floating-point operations to make the vector of one piece."""
+        return 0.0
 
 
 class Pieces(EmbeddingChoice):
@@ -52,7 +68,8 @@ class Factorised(EmbeddingChoice):
 class Embeddings(nn.Module):
     """Tables of pieces and segments; the position scheme's share; norm; dropout; projection.
 
-    ``positions`` is the encoder's scheme: its table, if it has one, is a part of this module.
+    ``positions`` is the encoder's scheme: its table, if it has one, is a part of this module. All
+    of it is made ``width`` wide, and repeated in so many ``copies``.
     """
 
     parameter_roles: ClassVar[dict[str, Role]] = {"asking": Role("vector")}
@@ -64,16 +81,19 @@ class Embeddings(nn.Module):
         positions: PositionScheme,
         width: int,
         vocabulary_size: int,
-        rate: float,
+        drop: Drop,
+        copies: int = 1,
     ) -> None:
         super().__init__()
         narrow = choice.table_width(width)
-        self.pieces = table(vocabulary_size, narrow)
+        self.pieces = choice.build(vocabulary_size, narrow)
         self.segments = table(choice.segments, narrow) if choice.segments else None
         self.positions = positions
         self.asking = nn.Parameter(torch.empty(narrow)) if choice.asking else None
+        self.row_rate = choice.row_dropout
         self.scale = narrow**0.5 if choice.scaled else None
-        self.join = Join(norm.build(narrow) if choice.norm else nn.Identity(), rate)
+        self.join = Join(norm.build(narrow) if choice.norm else nn.Identity(), drop)
+        self.copies = copies
         self.up = nn.Linear(narrow, width) if narrow != width else None
 
     def forward(
@@ -84,7 +104,8 @@ class Embeddings(nn.Module):
         site: Site | None = None,
     ) -> Tensor:
         """pieces (B, L) int64 to (B, L, D)."""
-        x = tap(site, "pieces", lookup(self.pieces.weight, pieces))
+        x = row_dropout(self._looked_up(pieces), pieces, self.row_rate, noise, 1)
+        x = tap(site, "pieces", x)
         if self.asking is not None and coordinates.asking is not None:
             x = torch.where(coordinates.asking[..., None], self.asking, x)
         if self.scale is not None:
@@ -99,7 +120,20 @@ class Embeddings(nn.Module):
         x = join(x, position, segment, noise, site)
         if self.up is not None:
             x = tap(site, "projection", self.up(x))
+        if self.copies > 1:
+            x = x.repeat(1, 1, self.copies)
         return tap(site, "output", x)
+
+    @property
+    def table(self) -> Tensor:
+        """The table of pieces (V, E); where there is none such, that which their vectors are made
+        from first."""
+        return next(self.pieces.parameters())
+
+    def _looked_up(self, pieces: Tensor) -> Tensor:
+        if isinstance(self.pieces, nn.Embedding):
+            return lookup(self.pieces.weight, pieces)
+        return self.pieces(pieces)
 
     def _segment(self, coordinates: Coordinates) -> Tensor | None:
         if self.segments is None:
@@ -112,9 +146,9 @@ class Embeddings(nn.Module):
 class Join(nn.Module):
     """The sum of what a place is made of, normalised, with dropout."""
 
-    def __init__(self, norm: nn.Module, rate: float) -> None:
+    def __init__(self, norm: nn.Module, drop: Drop) -> None:
         super().__init__()
-        self.norm, self.rate = norm, rate
+        self.norm, self.drop = norm, drop
 
     def forward(
         self,
@@ -130,4 +164,4 @@ class Join(nn.Module):
             x = x + position
         if segment is not None:
             x = x + segment
-        return dropout(self.norm(tap(site, "sum", x)), self.rate, noise, 0)
+        return self.drop(self.norm(tap(site, "sum", x)), noise, 0)

@@ -11,22 +11,45 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from bertwright.axes import Settings
+from bertwright.encoder.adaptive import Adaptive
 from bertwright.encoder.block import SUBLAYERS, Block
+from bertwright.encoder.characters import Characters
 from bertwright.encoder.depth import Depth, Stack
-from bertwright.encoder.embeddings import EmbeddingChoice, Embeddings, Pieces
+from bertwright.encoder.dropout import Dropout, after_block, at_input, drops
+from bertwright.encoder.embeddings import EmbeddingChoice, Embeddings, Factorised, Pieces
 from bertwright.encoder.feed_forward import FeedForward, Gelu
 from bertwright.encoder.initialisation import Initialisation, Published
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.locality import Local
-from bertwright.encoder.memory import Memory
+from bertwright.encoder.memory import Carried, Memory
 from bertwright.encoder.mixers import AttentionChoice, Mixer
 from bertwright.encoder.norms import LayerNormChoice, Norm
-from bertwright.encoder.positions import Learned, Positions, Rotary, Rotation, Sinusoidal
+from bertwright.encoder.positions import (
+    Learned,
+    NoPositions,
+    Positions,
+    Rotary,
+    Rotation,
+    Sinusoidal,
+)
+from bertwright.encoder.runs import runs
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.taps import Site, Taps
-from bertwright.encoder.visibility import Bidirectional, Causal, Visibility, Window, view
+from bertwright.encoder.visibility import (
+    Bidirectional,
+    Causal,
+    Visibility,
+    Window,
+    is_by_halves,
+    view,
+    ways,
+)
 from bertwright.machine import tune_compiler
+
+
+EMBEDDINGS = (Pieces, Factorised, Adaptive, Characters)
+"""The kinds of that axis, each in its file."""
 
 
 class EncoderChoice(Settings):
@@ -41,10 +64,14 @@ class EncoderChoice(Settings):
     mixer: Mixer = AttentionChoice()
     feed_forward: FeedForward = Gelu()
     norm: Norm = LayerNormChoice()
-    dropout: float = 0.0
+    residual_from: int | None = Field(default=0, ge=0)
+    """The first block whose sublayers add to what they read; those of blocks before it, or of all
+    where this is None, write in its place."""
+    dropout: Dropout = 0.0
     initialisation: Initialisation = Published()
     memory: int = Field(default=0, ge=0)
-    """How many places before a row are remembered from the step before."""
+    """How many places before a row are remembered from the step before; 1 where a recurrent mixer
+    goes on from what it has come to."""
 
     def build(self, vocabulary_size: int) -> "Encoder":
         """An encoder with parameters yet to be initialised."""
@@ -52,12 +79,51 @@ class EncoderChoice(Settings):
 
     @model_validator(mode="after")
     def _a_rule_that_the_mixer_keeps(self) -> Self:
+        if self.mixer.recurrent:
+            return self._a_way_to_read()
+        if is_by_halves(self.visibility):
+            raise ValueError(
+                "visibility both-ways needs a mixer that keeps two halves apart: choose mixer.kind "
+                "lstm, or another rule"
+            )
         if not self.mixer.any_rule and (
             self.local is not None or not isinstance(self.visibility, Bidirectional | Causal)
         ):
             raise ValueError(
                 "mixer sees everything, or everything before: set visibility to bidirectional or "
                 "causal and local to null, or choose mixer.kind attention"
+            )
+        return self
+
+    def _a_way_to_read(self) -> Self:
+        parts = len(ways(self.visibility))
+        if not parts or self.local is not None:
+            raise ValueError(
+                "mixer reads place by place: set visibility to causal, reversed or both-ways, with "
+                "document or without, and local to null"
+            )
+        if not isinstance(self.positions, NoPositions | Learned | Sinusoidal):
+            raise ValueError("mixer reads place by place, not by distance: set positions to none")
+        if self.width % parts:
+            raise ValueError(f"visibility both-ways needs an even width, not {self.width}")
+        if self.depth.sharing != "none":
+            raise ValueError("mixer is not shared by blocks: set depth.sharing to none")
+        if self.memory and (self.memory != 1 or ways(self.visibility) != ("forward",)):
+            raise ValueError(
+                "memory of a recurrent mixer is what it has come to reading forward: set it to 1 "
+                "and visibility to causal, or memory to 0"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _residuals_between_equals(self) -> Self:
+        if self.residual_from is None:
+            return self
+        added = self.widths[self.residual_from :]
+        if len(set(added)) > 1:
+            raise ValueError(
+                f"residual_from: block {self.residual_from} and those after it read and write "
+                f"{sorted(set(added))} wide, which cannot be added: set it to null"
             )
         return self
 
@@ -90,9 +156,26 @@ class EncoderChoice(Settings):
         return self.positions.model_copy(update={"base": self.local.base})
 
     @property
+    def part_width(self) -> int:
+        """The width of what answers are read from: of a state, or of each half of it where the two
+        halves read different ways."""
+        return self.width // 2 if is_by_halves(self.visibility) else self.width
+
+    @property
     def table_width(self) -> int:
         """The width of the table of pieces."""
-        return self.embeddings.table_width(self.width)
+        return self.embeddings.table_width(self.part_width)
+
+    @property
+    def widths(self) -> list[int]:
+        """How wide the states are before, between and after the blocks."""
+        entry = self.table_width * (self.width // self.part_width)
+        return self.mixer.widths(entry, self.width, len(self.depth.orders()))
+
+    @property
+    def drops(self) -> bool:
+        """Whether anything is dropped while training."""
+        return drops(self.dropout) or self.mixer.drops or self.embeddings.row_dropout > 0
 
 
 class Encoder(nn.Module):
@@ -110,9 +193,17 @@ class Encoder(nn.Module):
         positions = choice.positions.build(choice.table_width, shape)
         self.local = choice.local
         self.local_rotation = choice.local_positions.build(1, shape).rotation
+        copies = choice.width // choice.part_width
         self.embeddings = Embeddings(
-            choice.embeddings, choice.norm, positions, choice.width, vocabulary_size, choice.dropout
+            choice.embeddings,
+            choice.norm,
+            positions,
+            choice.widths[0] // copies,
+            vocabulary_size,
+            at_input(choice.dropout),
+            copies,
         )
+        self.ways = ways(choice.visibility) if choice.mixer.recurrent else ()
         self.blocks = nn.ModuleList(_blocks(choice))
         self.running = len(self.blocks)
         pre = choice.norm.placement == "pre"
@@ -138,16 +229,16 @@ class Encoder(nn.Module):
         x = self.embeddings(pieces, coordinates, noise, site and site.within("embeddings"))
         rule = rule or self.rule
         keys = None if memory is None else memory.before(coordinates)
-        whole = self._around(rule, coordinates, keys, self.embeddings.positions.rotation)
+        whole = self._around(rule, coordinates, keys, self.embeddings.positions.rotation, pieces)
         near = whole
         if self.local is not None:
             window = rule & Window(size=self.local.window)
-            near = self._around(window, coordinates, keys, self.local_rotation)
+            near = self._around(window, coordinates, keys, self.local_rotation, pieces)
         for index, block in enumerate(islice(self.blocks, self.running)):
             is_near = self.local is not None and self.local.holds(index)
             around = near if is_near else whole
             here = None if noise is None else noise.within(index)
-            past = None if memory is None else memory.recall(index, x, coordinates)
+            past = None if memory is None else self._past(memory, index, x, coordinates)
             if site is None:
                 x = block(x, around, here, None, past)
             else:
@@ -157,18 +248,26 @@ class Encoder(nn.Module):
         x = self.norm(x)
         return x if site is None else site("output", x)
 
+    def _past(
+        self, memory: Memory, block: int, x: Tensor, coordinates: Coordinates
+    ) -> Tensor | Carried:
+        return memory.carried(block) if self.ways else memory.recall(block, x, coordinates)
+
     def _around(
         self,
         rule: Visibility,
         coordinates: Coordinates,
         keys: Coordinates | None,
         rotation: Callable[[Coordinates], Rotation | None],
+        pieces: Tensor,
     ) -> Surroundings:
+        seen = view(rule, coordinates, keys)
         return Surroundings(
-            view(rule, coordinates, keys),
+            seen,
             rotation(coordinates),
             None if keys is None else rotation(keys),
             self.embeddings.positions.relation(coordinates, keys or coordinates),
+            {way: runs(seen, way, pieces) for way in self.ways},
         )
 
     def compile_parts(self, dynamic: bool = False) -> None:
@@ -221,12 +320,16 @@ class Encoder(nn.Module):
 
 
 def _blocks(choice: EncoderChoice) -> list[Block]:
-    build = {
-        "s": partial(choice.mixer.build, positions=choice.positions),
-        "f": choice.feed_forward.build,
-    }
+    orders, widths = choice.depth.orders(), choice.widths
     pre, blocks = choice.norm.placement == "pre", list[Block]()
-    for index, order in enumerate(choice.depth.orders()):
+    for index, order in enumerate(orders):
+        reads, writes = widths[index], widths[index + 1]
+        build = {
+            "s": partial(
+                choice.mixer.build_between, reads, writes, choice.positions, choice.visibility
+            ),
+            "f": partial(choice.feed_forward.build, writes),
+        }
         sublayers: dict[str, nn.Module] = {}
         norms: dict[str, nn.Module] = {}
         for letter in order:
@@ -236,9 +339,12 @@ def _blocks(choice: EncoderChoice) -> list[Block]:
                 norms[name] = blocks[owner].norms[name]
                 continue
             skipped = index == 0 and not sublayers and choice.norm.skip_first
-            sublayers[name] = build[letter](choice.width)
-            norms[name] = nn.Identity() if skipped else choice.norm.build(choice.width)
-        blocks.append(Block(sublayers, norms, pre, choice.dropout))
+            sublayers[name] = build[letter]()
+            width = reads if pre else writes
+            norms[name] = nn.Identity() if skipped else choice.norm.build(width)
+        adds = choice.residual_from is not None and index >= choice.residual_from
+        drop = after_block(choice.dropout, index + 1 == len(orders))
+        blocks.append(Block(sublayers, norms, pre, drop, adds))
     return blocks
 
 

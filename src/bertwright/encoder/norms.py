@@ -43,6 +43,16 @@ class RMSNormChoice(Norm):
         return RMSNorm(width, self.epsilon)
 
 
+class NoNormChoice(Norm):
+    """Nothing is normalised, as in recurrent language models."""
+
+    kind: Literal["none"] = "none"
+    placement: Literal["post", "pre"] = "pre"
+
+    def build(self, width: int) -> nn.Module:
+        return nn.Identity()
+
+
 class LayerNorm(nn.Module):
     """Layer normalisation; statistics are taken in float32 whatever the dtype of the states."""
 

@@ -69,16 +69,16 @@ def arithmetic(recipe: Recipe, phase: int = 0, vocabulary_size: int | None = Non
     mixing, inner = _sublayers(encoder.depth, recipe.num_blocks_of(phase))
     width = encoder.width
     gates = 3 if encoder.feed_forward.gated else 2
-    projected, attended = encoder.mixer.operations(width, length)
-    attended += encoder.positions.operations(width, length)
-    products = mixing * projected + inner * 2 * gates * width * encoder.feed_forward.inner(width)
-    if encoder.table_width != width:
+    parts = width // encoder.part_width
+    widths = encoder.widths[: recipe.num_blocks_of(phase) + 1]
+    projected, attended = encoder.mixer.operations_of(mixing, widths, parts, length)
+    attended += mixing * encoder.positions.operations(width, length)
+    products = projected + inner * 2 * gates * width * encoder.feed_forward.inner(width)
+    products += encoder.embeddings.operations(encoder.table_width)
+    if widths[0] != encoder.table_width * parts:
         products += 2 * encoder.table_width * width
-    transform = 2 * width * encoder.table_width if recipe.output.transform else 0
     asked = _asked_share(recipe, phase, length)
-    return Arithmetic(
-        products, mixing * attended, asked * (transform + 2 * encoder.table_width * size)
-    )
+    return Arithmetic(products, attended, asked * recipe.output.operations(encoder, size))
 
 
 def _sublayers(depth: Depth, num_blocks: int | None = None) -> tuple[int, int]:
@@ -93,7 +93,8 @@ def _asked_share(recipe: Recipe, phase: int, length: int) -> float:
         if isinstance(objective, Masked):
             share += objective.selection.rate.at(0.5)
         elif isinstance(objective, Causal):
-            share += 1.0 if objective.targets is None else objective.targets / length
+            each = 1.0 if objective.targets is None else objective.targets / length
+            share += each * (2 if objective.direction == "both" else 1)
     return share
 
 

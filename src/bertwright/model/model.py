@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bertwright.encoder.characters import Characters, CharacterTable
 from bertwright.encoder.encoder import Encoder
 from bertwright.encoder.initialisation import initialise
 from bertwright.encoder.kernels.noise import Noise
@@ -30,6 +31,8 @@ from bertwright.objectives.objective import (
 )
 from bertwright.objectives.output import Output
 from bertwright.recipes import Recipe
+from bertwright.text.spelling import spelled, spelling
+from bertwright.text.tokenizers import Tokenizer
 
 
 class TensorBatch:
@@ -86,6 +89,8 @@ class Model(nn.Module):
         self.output: Output | None = (
             recipe.output.build(recipe.encoder, vocabulary_size) if names_pieces else None
         )
+        if self.output is not None:
+            self.output.share(self.encoder.embeddings)
         host = Host(recipe.encoder, self.encoder.embeddings, vocabulary_size)
         heads = {name: o.head(host) for name, o in recipe.objectives.items()}
         self.heads = nn.ModuleDict({n: head for n, head in heads.items() if head is not None})
@@ -93,10 +98,24 @@ class Model(nn.Module):
         self.pooler = nn.Linear(width, width) if recipe.pooler else None
 
     @staticmethod
-    def build(recipe: Recipe, vocabulary_size: int) -> "Model":
-        """A model with its parameters drawn from the recipe's seed."""
+    def build(
+        recipe: Recipe, vocabulary_size: int, tokenizer: Tokenizer | None = None
+    ) -> "Model":
+        """A model with its parameters drawn from the recipe's seed.
+
+        Where the vectors of pieces are made of their characters the tokenizer says how they are
+        written; without one they are written as their numbers.
+        """
         model = Model(recipe, vocabulary_size)
         initialise(model, recipe.encoder.initialisation, recipe.seed)
+        choice, pieces = recipe.encoder.embeddings, model.encoder.embeddings.pieces
+        if isinstance(choice, Characters) and isinstance(pieces, CharacterTable):
+            numbers = [str(piece) for piece in range(vocabulary_size)]
+            pieces.spell(
+                spelled(numbers, choice.longest)
+                if tokenizer is None
+                else spelling(tokenizer, vocabulary_size, choice.longest)
+            )
         return model
 
     @property
@@ -106,8 +125,8 @@ class Model(nn.Module):
 
     @property
     def embedding(self) -> Tensor:
-        """The table of pieces (V, E)."""
-        return self.encoder.embeddings.pieces.weight
+        """The table of pieces (V, E), or that which their vectors are made from."""
+        return self.encoder.embeddings.table
 
     def losses(
         self,

@@ -1,5 +1,6 @@
 """Questions asked of a text: one file each."""
 
+from bertwright.objectives.adaptive_softmax import AdaptiveSoftmax
 from bertwright.objectives.causal import Causal
 from bertwright.objectives.generated import Generated
 from bertwright.objectives.masked import Masked
@@ -16,6 +17,7 @@ from bertwright.objectives.span_boundary import SpanBoundary
 from bertwright.objectives.word_order import WordOrder
 
 __all__ = [
+    "AdaptiveSoftmax",
     "Causal",
     "Generated",
     "Masked",

@@ -32,6 +32,7 @@ class Generated(Hiding):
     width: float = Field(default=0.25, gt=0.0)
     layers: int | None = Field(default=None, ge=1)
 
+    shares_table: ClassVar[bool] = True
     rewrites: ClassVar[bool] = True
 
     def head(self, host: Host) -> "Generator":
@@ -52,7 +53,7 @@ class Generated(Hiding):
         assert isinstance(head, Generator)
         states = head.encoder(draft.pieces, draft.coordinates, draft.rule, draft.noise)
         states = states.flatten(0, 1).index_select(0, asked.where)
-        table = head.encoder.embeddings.pieces.weight
+        table = head.encoder.embeddings.table
         loss, correct = head.output.loss(states, table, asked.target, asked.weight)
         seen = draft.pieces.flatten().clone()
         asks = slice(None) if asked.weight is None else asked.weight > 0
@@ -78,7 +79,7 @@ class Generator(nn.Module):
 
         ``place`` (M,) tells them apart; without noise the draw is always the same.
         """
-        logits = self.output.logits(states, self.encoder.embeddings.pieces.weight)
+        logits = self.output.logits(states, self.encoder.embeddings.table)
         shares = torch.softmax(logits.float(), dim=-1).cumsum(-1)
         drawn = uniform(noise or Noise.of(0, 0), place, SITE)[:, None] * shares[:, -1:]
         return torch.searchsorted(shares, drawn).squeeze(1).clamp(max=shares.shape[1] - 1)

@@ -110,9 +110,12 @@ class Reading:
 
     def piece_loss(self, asked: Asked, shift: int = 0) -> Loss:
         """The loss of naming pieces from the states ``shift`` places before the asked ones."""
+        return self.named(self.at(asked.where - shift), asked)
+
+    def named(self, states: Tensor, asked: Asked) -> Loss:
+        """The loss of naming pieces from the states (M, D) of the asked places."""
         assert self.output is not None, "an objective that names pieces is built with an output"
-        chosen = self.at(asked.where - shift)
-        loss, correct = self.output.loss(chosen, self.embedding, asked.target, asked.weight)
+        loss, correct = self.output.loss(states, self.embedding, asked.target, asked.weight)
         return Loss(loss, asked.count, correct)
 
 
@@ -121,14 +124,19 @@ class Objective(Choice):
 
     weight: Value = Constant(value=1.0)
 
-    visibility: ClassVar[Visibility] = Bidirectional()
-    """Who may see whom while this question is asked, beside the encoder's own rule."""
-
     names_pieces: ClassVar[bool] = False
     """Whether the answer is a piece, given by the model's output module."""
 
+    shares_table: ClassVar[bool] = False
+    """Whether its own module reads the table of pieces."""
+
     rewrites: ClassVar[bool] = False
     """Whether its own module is asked before the encoder, and changes what that sees."""
+
+    @property
+    def visibility(self) -> Visibility:
+        """Who may see whom while this question is asked, beside the encoder's own rule."""
+        return Bidirectional()
 
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         """The rows with what is hidden or altered, and what is asked where."""

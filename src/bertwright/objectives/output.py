@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
+from bertwright.encoder.embeddings import Embeddings
 from bertwright.encoder.encoder import EncoderChoice
 from bertwright.encoder.feed_forward import ACTIVATIONS, Activation
 from bertwright.encoder.kernels.cross_entropy import PLAIN, Pointwise, cross_entropy
@@ -22,6 +23,21 @@ class OutputChoice(Choice):
     activation: Activation = "gelu"
     bias: bool = True
 
+    @property
+    def tied(self) -> bool:
+        """Whether the tables of the embeddings name the pieces."""
+        return False
+
+    def width(self, encoder: EncoderChoice) -> int:
+        """The width of what meets the table of pieces."""
+        return encoder.table_width if self.transform else encoder.part_width
+
+    def operations(self, encoder: EncoderChoice, vocabulary_size: int) -> float:
+        """Floating-point operations per question."""
+        width = self.width(encoder)
+        transform = 2 * encoder.part_width * width if self.transform else 0
+        return transform + 2 * width * vocabulary_size
+
     def build(self, encoder: EncoderChoice, vocabulary_size: int) -> "Output":
         """The module for an encoder and a vocabulary."""
         raise TypeError(f"{type(self).__name__} is an axis, not an output")
@@ -31,6 +47,10 @@ class Tied(OutputChoice):
     """Pieces are named by the table that embeds them (Press and Wolf 2017)."""
 
     kind: Literal["tied"] = "tied"
+
+    @property
+    def tied(self) -> bool:
+        return True
 
     def build(self, encoder: EncoderChoice, vocabulary_size: int) -> "Output":
         return Output(self, encoder, vocabulary_size, table=None)
@@ -42,7 +62,7 @@ class Untied(OutputChoice):
     kind: Literal["untied"] = "untied"
 
     def build(self, encoder: EncoderChoice, vocabulary_size: int) -> "Output":
-        own = table(vocabulary_size, encoder.table_width)
+        own = table(vocabulary_size, self.width(encoder))
         return Output(self, encoder, vocabulary_size, own)
 
 
@@ -52,7 +72,7 @@ class Transform(nn.Module):
     def __init__(self, choice: OutputChoice, encoder: EncoderChoice) -> None:
         super().__init__()
         self.activation = choice.activation
-        self.dense = nn.Linear(encoder.width, encoder.table_width, choice.transform_bias)
+        self.dense = nn.Linear(encoder.part_width, encoder.table_width, choice.transform_bias)
         self.norm = encoder.norm.build(encoder.table_width)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -79,6 +99,9 @@ class Output(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocabulary_size)) if choice.bias else None
         self.table = table
         self._pointwise = PLAIN
+
+    def share(self, embeddings: Embeddings) -> None:
+        """Take over what is not handed in with every call; nothing, where that is one table."""
 
     def logits(self, states: Tensor, embedding: Tensor) -> Tensor:
         """states (M, D) to logits (M, V)."""

@@ -25,8 +25,11 @@ class Permutation(Objective):
     kind: Literal["permutation"] = "permutation"
     selection: Selection = Spans(rate=Constant(value=1 / 6), law="harmonic", longest=5, of="pieces")
 
-    visibility: ClassVar[Visibility] = InOrder()
     names_pieces: ClassVar[bool] = True
+
+    @property
+    def visibility(self) -> Visibility:
+        return InOrder()
 
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         rate, draw = self.selection.rate, asking.draw.named("permutation")

@@ -26,6 +26,7 @@ class SpanBoundary(Objective):
     """
 
     kind: Literal["span-boundary"] = "span-boundary"
+    shares_table: ClassVar[bool] = True
     of: str = "masked"
     longest: int = Field(default=20, ge=1)
     position_width: int = Field(default=200, ge=1)

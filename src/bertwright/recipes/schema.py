@@ -7,10 +7,12 @@ import yaml
 from pydantic import Field, field_validator, model_validator
 
 from bertwright.axes import Precision, Settings
+from bertwright.encoder.adaptive import Adaptive
 from bertwright.encoder.encoder import EncoderChoice
 from bertwright.encoder.positions import Learned
+from bertwright.encoder.visibility import Visibility, is_by_halves
 from bertwright.examples.assembly import Assembly, Pair
-from bertwright.objectives import Objective, PairQuestion
+from bertwright.objectives import AdaptiveSoftmax, Objective, PairQuestion
 from bertwright.objectives.objective import visibility_of
 from bertwright.objectives.output import OutputChoice, Tied
 from bertwright.optimisers.adam import AdamW
@@ -97,6 +99,7 @@ class Recipe(Settings):
             self._check_phase(number)
         self._check_growth()
         self._check_order()
+        self._check_tables()
         return self
 
     def _check_order(self) -> None:
@@ -115,6 +118,8 @@ class Recipe(Settings):
         depths = [phase.depth for phase in self.phases]
         if depths != sorted(depths) or depths[-1] != 1.0:
             raise ValueError("phases: depth may only grow from phase to phase, and ends as 1")
+        if depths[0] < 1.0 and len(set(self.encoder.widths)) > 1:
+            raise ValueError("phases: blocks of different widths cannot be stacked")
         if depths[0] < 1.0 and self.encoder.depth.sharing != "none":
             raise ValueError("phases: blocks that share their parameters cannot be stacked")
 
@@ -122,7 +127,7 @@ class Recipe(Settings):
         asked = self.objectives_of(number)
         if not asked:
             raise ValueError(f"phases.{number} asks no question: name one of its objectives")
-        visibility_of(list(asked.values()))
+        self._check_halves(number, visibility_of(list(asked.values())))
         positions, length = self.encoder.positions, self.assembly_of(number).length
         if isinstance(positions, Learned) and length > positions.size:
             raise ValueError(
@@ -135,6 +140,40 @@ class Recipe(Settings):
                 raise ValueError(
                     f"objectives.{name} needs pairs: assembly.kind must be segment-pair or "
                     f"sentence-pair, not {self.assembly.kind}"  # type: ignore[attr-defined]
+                )
+
+    def _check_halves(self, number: int, asking: Visibility) -> None:
+        """Two halves of a state are asked apart, and by nothing else."""
+        by_halves, named = is_by_halves(self.encoder.visibility), self.objectives_of(number).values()
+        if is_by_halves(asking) != by_halves and any(o.names_pieces for o in named):
+            raise ValueError(
+                f"phases.{number}: objectives.causal.direction both and encoder.visibility "
+                f"both-ways need each other, and no other question names pieces beside them"
+            )
+
+    def _check_tables(self) -> None:
+        """What shares the table of pieces needs one."""
+        tables, output = self.encoder.embeddings, self.output
+        width = output.width(self.encoder)
+        if output.tied and width != self.encoder.table_width:
+            raise ValueError(
+                f"output meets a table {self.encoder.table_width} wide with states {width} wide: "
+                f"set output.transform to true, or give it tables of its own"
+            )
+        if tables.one_table:
+            return
+        kind = tables.kind  # type: ignore[attr-defined]
+        alike = isinstance(tables, Adaptive) and isinstance(output, AdaptiveSoftmax)
+        if output.tied and not (alike and tables.cutoffs == output.cutoffs):
+            raise ValueError(
+                f"output shares the table of pieces, and embeddings {kind} have none that it could "
+                f"share: set output.kind to untied, or both to adaptive with the same cutoffs"
+            )
+        for name, objective in self.objectives.items():
+            if objective.shares_table:
+                raise ValueError(
+                    f"objectives.{name} shares the table of pieces, and embeddings {kind} do not "
+                    f"have one: set encoder.embeddings.kind to pieces"
                 )
 
     def objectives_of(self, phase: int) -> dict[str, Objective]:

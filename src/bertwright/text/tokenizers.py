@@ -17,7 +17,12 @@ from bertwright.text.marks import WORD_START, mark_pieces
 FILE = "tokenizer.json"
 ABOUT = "tokenizer_kind.json"
 
-_MODEL_KINDS = {"WordPiece": "wordpiece", "BPE": "byte-bpe", "Unigram": "unigram"}
+_MODEL_KINDS = {
+    "WordPiece": "wordpiece",
+    "BPE": "byte-bpe",
+    "Unigram": "unigram",
+    "WordLevel": "words",
+}
 _SPECIAL_NAMES = {
     "pad": ("[PAD]", "<pad>"),
     "unknown": ("[UNK]", "<unk>"),
@@ -56,6 +61,13 @@ class UnigramChoice(TokenizerChoice):
     """The most probable cut under a unigram model of pieces (Kudo 2018; ALBERT, XLNet)."""
 
     kind: Literal["unigram"] = "unigram"
+
+
+class WordsChoice(TokenizerChoice):
+    """The most frequent words and marks of punctuation, numbered by their frequency; all others are
+    unknown (word language models; ELMo, Transformer-XL)."""
+
+    kind: Literal["words"] = "words"
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
 """The axis of mixers: how places exchange information."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from torch import nn
 
 from bertwright.axes import Choice
 from bertwright.encoder.positions import HeadShape, Positions
+from bertwright.encoder.visibility import Visibility
 
 
 class Mixer(Choice):
@@ -16,6 +18,9 @@ class Mixer(Choice):
 
     remembers: ClassVar[bool] = False
     """Whether what came before the row can be seen as well."""
+
+    recurrent: ClassVar[bool] = False
+    """Whether a text is read place by place, so that a rule of visibility must be a way to read."""
 
     def shape(self, width: int) -> HeadShape:
         """The heads that a scheme of positions serves, in a model of the given width."""
@@ -34,6 +39,24 @@ class Mixer(Choice):
     def build(self, width: int, positions: Positions) -> nn.Module:
         """A module from (B, L, width) to (B, L, width)."""
         raise TypeError(f"{type(self).__name__} is an axis, not a mixer")
+
+    def widths(self, entry: int, width: int, num_blocks: int) -> list[int]:
+        """How wide the states are before, between and after the blocks, where the embeddings are
+        ``entry`` wide and the model ``width``: all alike, unless a mixer can widen them."""
+        return [width] * (num_blocks + 1)
+
+    def operations_of(
+        self, mixing: int, widths: Sequence[int], parts: int, length: int
+    ) -> tuple[float, float]:
+        """The operations of so many sublayers, between states that are so wide and in ``parts``."""
+        fixed, growing = self.operations(widths[-1], length)
+        return mixing * fixed, mixing * growing
+
+    def build_between(
+        self, reads: int, writes: int, positions: Positions, rule: Visibility
+    ) -> nn.Module:
+        """The module of a block that reads and writes so wide."""
+        return self.build(writes, positions)
 
 
 class InHeads(Mixer):

@@ -83,7 +83,7 @@ class Layout:
     ) -> NDArray[np.bool_]:
         """Write the joints before the documents; returns where isolated documents begin (B, L)."""
         heads = np.zeros(shown.shape, np.bool_)
-        heads[:, 0] = True
+        heads[:, 0] = self.framed
         row, offset = np.nonzero(begins)
         first = place[row, offset] - len(self.joint)
         for i, piece in enumerate(self.joint):
@@ -95,8 +95,10 @@ class Layout:
     def _isolate(
         self, heads: NDArray[np.bool_], real: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int32] | None, NDArray[np.int32]]:
-        """Position and document of every place (B, L)."""
-        document = np.where(real, np.cumsum(heads, axis=1, dtype=np.int32) - 1, np.int32(-1))
+        """Position and document of every place (B, L); in a row without a frame document 0 is the
+        one that the row before was in."""
+        number = np.cumsum(heads, axis=1, dtype=np.int32) - self.framed
+        document = np.where(real, number, np.int32(-1))
         if not self.isolated:
             return None, document
         places = np.arange(self.length, dtype=np.int32)
