@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from bertwright.encoder.characters import Characters
 from bertwright.encoder.embeddings import Factorised
 from bertwright.examples.batches import make_batch
 from bertwright.examples.vocabulary import Vocabulary
@@ -27,6 +28,13 @@ TOY_MIXER = {"head_width": 16, "patterns": ["left"], "between": 40, "cell": 48}
 """What a mixer has at toy size, where its system states it."""
 
 
+TOY_CHARACTERS = (
+    "encoder.embeddings.longest=6",
+    "encoder.embeddings.character_width=4",
+    "encoder.embeddings.filters=[[1, 12], [2, 12]]",
+)
+
+
 def toy(system: str, *overrides: str) -> Recipe:
     """A system with two blocks of width 32, rows of 24 places and 40 pieces."""
     whole = Recipe.load(system)
@@ -37,8 +45,12 @@ def toy(system: str, *overrides: str) -> Recipe:
         "encoder.width=32",
         "encoder.depth.layers=2",
         *(["encoder.embeddings.width=24"] if narrow else []),
-        *(f"encoder.mixer.{key}={json.dumps(value)}" for key, value in TOY_MIXER.items()
-          if getattr(whole.encoder.mixer, key, None) is not None),
+        *(TOY_CHARACTERS if isinstance(whole.encoder.embeddings, Characters) else []),
+        *(
+            f"encoder.mixer.{key}={json.dumps(value)}"
+            for key, value in TOY_MIXER.items()
+            if getattr(whole.encoder.mixer, key, None) is not None
+        ),
         f"assembly.length={LENGTH}",
         f"text.tokenizer.size={VOCABULARY}",
         f"phases={json.dumps(phases)}",

@@ -56,8 +56,12 @@ def written_out(x, layer, forget, clip=None):
     h, c, found = x.new_zeros(r[0].shape[1]), x.new_zeros(len(r[0])), []
 
     def clipped(value):
-        return value if clip is None else torch.maximum(
-            torch.minimum(value, torch.full_like(value, clip)), torch.full_like(value, -clip)
+        return (
+            value
+            if clip is None
+            else torch.maximum(
+                torch.minimum(value, torch.full_like(value, clip)), torch.full_like(value, -clip)
+            )
         )
 
     for place in x:
@@ -259,7 +263,9 @@ def test_recurrent_weights_are_dropped_once_a_step():
         (["encoder.visibility=both-ways"], "set it to 1 and visibility to causal, or memory to 0"),
         (["encoder.depth.sharing=all"], "is not shared by blocks"),
         (["encoder.residual_from=0"], "set it to null"),
-        (["encoder.mixer={kind: lstm, clip: 3, kernel: fused}"], "fused neither clips nor projects"),
+        (["encoder.mixer={kind: lstm, clip: 3, kernel: fused}"], "neither clips nor projects"),
+        (["encoder.visibility=both-ways", "encoder.memory=0"], "direction both and encoder.visib"),
+        (["objectives.causal.direction=both"], "direction both and encoder.visibility both-ways"),
     ],
 )
 def test_what_cannot_be_read_so_is_refused(changes, sentence):

@@ -39,6 +39,9 @@ from recipes_at_toy_size import SYSTEMS, VOCABULARY, toy
         ("sandwich-base", 124_439_808),
         ("xlnet-base", 116_750_336),
         ("xlnet-large", 360_300_800),
+        ("lstm-lm", 53_207_866),
+        ("awd-lstm", 32_241_600),
+        ("elmo", 93_600_864 + 407_050_623),
         ("electra-small", 14_196_219),
         ("electra-base", 119_386_427),
         ("electra-large", 354_655_291),
@@ -72,6 +75,20 @@ def test_transformer_xl_for_enwik8_has_exactly_its_parameters():
     assert sum(parts.values()) == 41_055_436
 
 
+def test_the_parts_of_recurrent_models_are_those_of_their_papers():
+    """Dai and Le 2015 with one vector of biases, Howard and Ruder 2018 with two, and what is used
+    of Peters et al. 2018."""
+    parts = {n: parameters_by_part(Recipe.load(n)) for n in ("lstm-lm", "awd-lstm", "elmo")}
+    assert parts["lstm-lm"]["blocks"] == 6_295_552
+    assert parts["awd-lstm"]["blocks"] == 20_211_600
+    assert parts["elmo"]["blocks"] == 4 * 18_890_752
+    assert parts["elmo"]["embeddings"] == 4_192 + 199_168 + 16_785_408 + 1_049_088
+    two = parameters_by_part(Recipe.load("lstm-lm", "encoder.mixer.biases=2"))
+    assert two["blocks"] == 6_299_648
+    larger = parameters_by_part(Recipe.load("awd-lstm", "text.tokenizer.size=60000"))
+    assert sum(larger.values()) == 44_271_600
+
+
 def test_a_generator_as_wide_as_the_encoder_shares_its_tables():
     recipe = Recipe.load("electra-small", "objectives.generated.width=1")
     assert sum(parameters_by_part(recipe).values()) == 23_122_875
@@ -91,11 +108,11 @@ def test_arithmetic_is_what_pytorch_counts(system):
     recipe = toy(system, *(["encoder.mixer.kernel=explicit"] if kernel else []))
     model = Model.build(recipe, VOCABULARY)
     length = recipe.assembly.length
-    pieces = torch.zeros(2, length, dtype=torch.int64)
+    pieces = torch.arange(length)[None]
     with FlopCounterMode(display=False) as counter:
         model(pieces)
     counted = arithmetic(recipe, len(recipe.phases) - 1, VOCABULARY)
-    expected = 2 * length * (counted.width + counted.length)
+    expected = length * (counted.width + counted.length)
     if recipe.encoder.positions.operations(32, length):
         # The vectors of distances are projected once in every block, whatever the rows.
         shared = 2 * 32**2 * (2 * length - 1) * len(model.encoder.blocks)

@@ -3,6 +3,7 @@
 Pieces are numbered by their frequency, so a cluster is a range of them.
 """
 
+import itertools
 from typing import ClassVar, Literal, cast
 
 from pydantic import Field, field_validator
@@ -47,7 +48,7 @@ def ascending(cutoffs: tuple[int, ...]) -> tuple[int, ...]:
 def clusters(cutoffs: tuple[int, ...], vocabulary_size: int) -> list[range]:
     """The pieces of every cluster."""
     bounds = [0, *(c for c in cutoffs if c < vocabulary_size), vocabulary_size]
-    return [range(start, stop) for start, stop in zip(bounds, bounds[1:], strict=False)]
+    return [range(start, stop) for start, stop in itertools.pairwise(bounds)]
 
 
 def widths(width: int, narrower: int, number: int) -> list[int]:
@@ -68,15 +69,13 @@ class AdaptiveTable(nn.Module):
     def forward(self, pieces: Tensor) -> Tensor:
         """pieces (...) int64 to (..., E)."""
         flat = pieces.flatten()
-        found: Tensor | None = None
+        first = cast(nn.Linear, self.projections[0]).weight
+        found = first.new_zeros(len(flat), self.width)
         for cluster, rows, projection in zip(
             self.clusters, self.tables, self.projections, strict=True
         ):
             where = ((flat >= cluster.start) & (flat < cluster.stop)).nonzero().squeeze(1)
             weight = cast(nn.Embedding, rows).weight
             vectors = projection(lookup(weight, flat[where] - cluster.start))
-            if found is None:
-                found = vectors.new_zeros(len(flat), self.width)
             found = found.index_copy(0, where, vectors)
-        assert found is not None
         return found.view(*pieces.shape, self.width)

@@ -41,6 +41,7 @@ class Characters(EmbeddingChoice):
         return CharacterTable(self, vocabulary_size, width)
 
     def operations(self, width: int) -> float:
+        """Of a piece that is not among those before it; others are made already."""
         joined = sum(number for _, number in self.filters)
         found = sum(
             2 * (self.longest - wide + 1) * wide * self.character_width * number

@@ -47,7 +47,6 @@ from bertwright.encoder.visibility import (
 )
 from bertwright.machine import tune_compiler
 
-
 EMBEDDINGS = (Pieces, Factorised, Adaptive, Characters)
 """The kinds of that axis, each in its file."""
 

@@ -14,7 +14,6 @@ from torch import Tensor
 from bertwright.axes import Choice
 from bertwright.encoder.stream import Coordinates
 
-
 Way = Literal["forward", "backward"]
 
 

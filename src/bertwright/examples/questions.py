@@ -66,6 +66,12 @@ def next_pieces(
     return ask_pieces(rows, where, weight, shift=1)
 
 
+def every_place(rows: Rows) -> Question:
+    """Every place, those that are not real with weight 0; there is nothing to answer."""
+    where = np.arange(rows.pieces.size)
+    return Question(where, np.zeros_like(where), rows.real.ravel().astype(np.float32))
+
+
 def previous_pieces(
     rows: Rows, targets_per_row: int | None = None, draw: Draw | None = None
 ) -> Question:

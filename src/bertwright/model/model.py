@@ -98,9 +98,7 @@ class Model(nn.Module):
         self.pooler = nn.Linear(width, width) if recipe.pooler else None
 
     @staticmethod
-    def build(
-        recipe: Recipe, vocabulary_size: int, tokenizer: Tokenizer | None = None
-    ) -> "Model":
+    def build(recipe: Recipe, vocabulary_size: int, tokenizer: Tokenizer | None = None) -> "Model":
         """A model with its parameters drawn from the recipe's seed.
 
         Where the vectors of pieces are made of their characters the tokenizer says how they are

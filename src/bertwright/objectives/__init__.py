@@ -1,5 +1,6 @@
 """Questions asked of a text: one file each."""
 
+from bertwright.objectives.activation import ActivationChange, ActivationSize
 from bertwright.objectives.adaptive_softmax import AdaptiveSoftmax
 from bertwright.objectives.causal import Causal
 from bertwright.objectives.generated import Generated
@@ -17,6 +18,8 @@ from bertwright.objectives.span_boundary import SpanBoundary
 from bertwright.objectives.word_order import WordOrder
 
 __all__ = [
+    "ActivationChange",
+    "ActivationSize",
     "AdaptiveSoftmax",
     "Causal",
     "Generated",

@@ -1,5 +1,5 @@
-"""Adaptive softmax: a frequent piece is named at once, a rare one by its cluster first (Grave et al.
-2017)."""
+"""Adaptive softmax: frequent pieces are named at once, rare ones by their cluster first (Grave et
+al. 2017)."""
 
 from typing import ClassVar, Literal, cast
 

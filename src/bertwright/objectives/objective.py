@@ -134,8 +134,9 @@ class Objective(Choice):
     """Whether its own module is asked before the encoder, and changes what that sees."""
 
     @property
-    def visibility(self) -> Visibility:
-        """Who may see whom while this question is asked, beside the encoder's own rule."""
+    def visibility(self) -> Visibility | None:
+        """Who may see whom while this question is asked, beside the encoder's own rule; None where
+        that is left to the questions beside it."""
         return Bidirectional()
 
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
@@ -161,7 +162,7 @@ class Objective(Choice):
 
 def visibility_of(objectives: Sequence[Objective]) -> Visibility:
     """What all objectives that share a pass agree on; ValueError where they contradict."""
-    rules = [objective.visibility for objective in objectives] or [Bidirectional()]
+    rules = [rule for o in objectives if (rule := o.visibility) is not None] or [Bidirectional()]
     if any(rule != rules[0] for rule in rules):
         names = ", ".join(type(objective).__name__ for objective in objectives)
         raise ValueError(f"{names} see the text differently: ask them in phases of their own")

@@ -144,8 +144,9 @@ class Recipe(Settings):
 
     def _check_halves(self, number: int, asking: Visibility) -> None:
         """Two halves of a state are asked apart, and by nothing else."""
-        by_halves, named = is_by_halves(self.encoder.visibility), self.objectives_of(number).values()
-        if is_by_halves(asking) != by_halves and any(o.names_pieces for o in named):
+        by_halves = is_by_halves(self.encoder.visibility)
+        names_pieces = any(o.names_pieces for o in self.objectives_of(number).values())
+        if names_pieces and is_by_halves(asking) != by_halves:
             raise ValueError(
                 f"phases.{number}: objectives.causal.direction both and encoder.visibility "
                 f"both-ways need each other, and no other question names pieces beside them"
@@ -163,8 +164,12 @@ class Recipe(Settings):
         if tables.one_table:
             return
         kind = tables.kind  # type: ignore[attr-defined]
-        alike = isinstance(tables, Adaptive) and isinstance(output, AdaptiveSoftmax)
-        if output.tied and not (alike and tables.cutoffs == output.cutoffs):
+        alike = (
+            isinstance(tables, Adaptive)
+            and isinstance(output, AdaptiveSoftmax)
+            and tables.cutoffs == output.cutoffs
+        )
+        if output.tied and not alike:
             raise ValueError(
                 f"output shares the table of pieces, and embeddings {kind} have none that it could "
                 f"share: set output.kind to untied, or both to adaptive with the same cutoffs"

@@ -2,8 +2,8 @@
 
 A part that is given to the tokenizer alone is called a key. The cuts are safe because
 
-- WordPiece, and a list of words, behind BERT's normaliser and splitter treat ASCII white space and ASCII punctuation on
-  their own, whatever stands beside them;
+- WordPiece, and a list of words, behind BERT's normaliser and splitter treat ASCII white space and
+  ASCII punctuation on their own, whatever stands beside them;
 - byte-BPE behind GPT-2's pattern: no match of the pattern goes from a character that is not white
   space on to one that is, nor from an ASCII letter or digit on to ASCII punctuation, nor (but for
   the apostrophe) back;

@@ -58,9 +58,7 @@ def locked_dropout(x: Tensor, rate: float, noise: Noise | None, site: int) -> Te
     return x if noise is None or rate == 0.0 else x * dropout(ones, rate, noise, site)
 
 
-def row_dropout(
-    x: Tensor, row: Tensor, rate: float, noise: Noise | None, site: int
-) -> Tensor:
+def row_dropout(x: Tensor, row: Tensor, rate: float, noise: Noise | None, site: int) -> Tensor:
     """Of vectors x (..., D) that were read from these rows (...) of a table: rows are dropped as a
     whole, wherever in the step they are read (Gal and Ghahramani 2016)."""
     if noise is None or rate == 0.0:

@@ -85,7 +85,6 @@ class LstmMixer(nn.Module):
         self.of, parts = tuple(of), len(of)
         self.ways = nn.ModuleList(Lstm(choice, reads // parts, writes // parts) for _ in of)
 
-    @torch.compiler.disable
     def forward(
         self,
         x: Tensor,
@@ -97,12 +96,24 @@ class LstmMixer(nn.Module):
         """x (B, L, reads) to (B, L, writes)."""
         if site is not None:
             site.lacks(OF_ATTENTION, "a recurrent mixer has no attention")
+        return tap(site, "output", self._read(x, around, noise, site, past))
+
+    # A compiler would write out every step.
+    @torch.compiler.disable
+    def _read(
+        self,
+        x: Tensor,
+        around: Surroundings,
+        noise: Noise | None,
+        site: Site | None,
+        past: Carried | None,
+    ) -> Tensor:
         found: list[Tensor] = []
         parts = x.chunk(len(self.of), dim=-1)
         for number, (way, lstm, part) in enumerate(zip(self.of, self.ways, parts, strict=True)):
             here = None if noise is None else noise.within(number)
             found.append(lstm(part, around.runs[way], here, inside(site, way), past))
-        return tap(site, "output", torch.cat(found, dim=-1))
+        return torch.cat(found, dim=-1)
 
 
 class Lstm(nn.Module):

@@ -150,7 +150,7 @@ class Bert(Family):
 def with_zeros(net: Net) -> Tensors:
     """The parameters of a model, and zeros for the biases and segments that it has not."""
     tensors: Tensors = dict(net.named_parameters())
-    table = net.encoder.embeddings.pieces.weight
+    table = net.encoder.embeddings.table
     tensors.setdefault("encoder.embeddings.segments.weight", torch.zeros(1, table.shape[1]))
     if any(name.startswith("output.") for name in tensors):
         tensors.setdefault("output.bias", torch.zeros(len(table)))
