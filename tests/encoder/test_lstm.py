@@ -262,6 +262,7 @@ def test_recurrent_weights_are_dropped_once_a_step():
         (["encoder.memory=5"], "set it to 1"),
         (["encoder.visibility=both-ways"], "set it to 1 and visibility to causal, or memory to 0"),
         (["encoder.depth.sharing=all"], "is not shared by blocks"),
+        (["encoder.depth={kind: sublayers, order: sf}"], "must stand in every block"),
         (["encoder.residual_from=0"], "set it to null"),
         (["encoder.mixer={kind: lstm, clip: 3, kernel: fused}"], "neither clips nor projects"),
         (["encoder.visibility=both-ways", "encoder.memory=0"], "direction both and encoder.visib"),

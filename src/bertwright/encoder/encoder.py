@@ -103,8 +103,10 @@ class EncoderChoice(Settings):
             )
         if not isinstance(self.positions, NoPositions | Learned | Sinusoidal):
             raise ValueError("mixer reads place by place, not by distance: set positions to none")
-        if self.width % parts:
-            raise ValueError(f"visibility both-ways needs an even width, not {self.width}")
+        if odd := [width for width in self.widths if width % parts]:
+            raise ValueError(f"visibility both-ways needs even widths, not {odd[0]}")
+        if any("s" not in order for order in self.depth.orders()):
+            raise ValueError("mixer must stand in every block: set depth.kind to mixers or stack")
         if self.depth.sharing != "none":
             raise ValueError("mixer is not shared by blocks: set depth.sharing to none")
         if self.memory and (self.memory != 1 or ways(self.visibility) != ("forward",)):

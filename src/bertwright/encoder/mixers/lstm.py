@@ -96,7 +96,8 @@ class LstmMixer(nn.Module):
         """x (B, L, reads) to (B, L, writes)."""
         if site is not None:
             site.lacks(OF_ATTENTION, "a recurrent mixer has no attention")
-        return tap(site, "output", self._read(x, around, noise, site, past))
+        found: Tensor = self._read(x, around, noise, site, past)  # type: ignore[call-arg]
+        return tap(site, "output", found)
 
     # A compiler would write out every step.
     @torch.compiler.disable
