@@ -6,7 +6,7 @@ import torch
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.memory import Memory
 from bertwright.encoder.stream import Coordinates
-from bertwright.encoder.visibility import BothWays, Causal, Reversed, SameDocument
+from bertwright.encoder.visibility import BothWays, Causal, Reversed, SameDocument, Window
 from bertwright.errors import UserError
 from bertwright.model import Model
 from bertwright.recipes import Recipe
@@ -266,12 +266,18 @@ def test_recurrent_weights_are_dropped_once_a_step():
         (["encoder.residual_from=0"], "set it to null"),
         (["encoder.mixer={kind: lstm, clip: 3, kernel: fused}"], "neither clips nor projects"),
         (["encoder.visibility=both-ways", "encoder.memory=0"], "direction both and encoder.visib"),
+        (["objectives.causal.direction=backward"], "go opposite ways"),
         (["objectives.causal.direction=both"], "direction both and encoder.visibility both-ways"),
     ],
 )
 def test_what_cannot_be_read_so_is_refused(changes, sentence):
     with pytest.raises(UserError, match=sentence):
         Recipe.load("lstm-lm", *changes)
+
+
+def test_a_rule_that_is_no_way_to_read_is_refused():
+    with pytest.raises(ValueError, match="cannot keep Window"):
+        built().encoder(pieces(), rule=Window(size=2))
 
 
 def test_only_a_mixer_that_keeps_halves_apart_reads_both_ways():

@@ -42,6 +42,7 @@ from bertwright.encoder.visibility import (
     Visibility,
     Window,
     is_by_halves,
+    is_read_on,
     view,
     ways,
 )
@@ -262,6 +263,8 @@ class Encoder(nn.Module):
         rotation: Callable[[Coordinates], Rotation | None],
         pieces: Tensor,
     ) -> Surroundings:
+        if self.ways and not is_read_on(rule):
+            raise ValueError(f"a recurrent mixer reads place by place and cannot keep {rule!r}")
         seen = view(rule, coordinates, keys)
         return Surroundings(
             seen,

@@ -208,6 +208,19 @@ def ways(rule: Visibility) -> tuple[Way, ...]:
     return WAYS.get(type(members[0]), ()) if len(members) == 1 else ()
 
 
+def is_read_on(rule: Visibility) -> bool:
+    """Whether a place sees all that its neighbour sees, or begins anew: no more can be kept by what
+    is read place by place."""
+    plain = (Bidirectional, SameDocument, *WAYS)
+    return all(isinstance(member, plain) for member in _members(rule, Both))
+
+
+def is_empty(rule: Visibility) -> bool:
+    """Whether a place sees nothing but itself."""
+    kinds = {type(member) for member in _members(rule, Both)}
+    return {Causal, Reversed} <= kinds
+
+
 def is_by_halves(rule: Visibility) -> bool:
     """Whether the two halves of a state see differently."""
     return any(isinstance(member, BothWays) for member in _members(rule, Both))

@@ -10,7 +10,7 @@ from bertwright.axes import Precision, Settings
 from bertwright.encoder.adaptive import Adaptive
 from bertwright.encoder.encoder import EncoderChoice
 from bertwright.encoder.positions import Learned
-from bertwright.encoder.visibility import Visibility, is_by_halves
+from bertwright.encoder.visibility import Visibility, is_by_halves, is_empty
 from bertwright.examples.assembly import Assembly, Pair
 from bertwright.objectives import AdaptiveSoftmax, Objective, PairQuestion
 from bertwright.objectives.objective import visibility_of
@@ -127,7 +127,13 @@ class Recipe(Settings):
         asked = self.objectives_of(number)
         if not asked:
             raise ValueError(f"phases.{number} asks no question: name one of its objectives")
-        self._check_halves(number, visibility_of(list(asked.values())))
+        asking = visibility_of(list(asked.values()))
+        self._check_halves(number, asking)
+        if is_empty(self.encoder.visibility & asking):
+            raise ValueError(
+                f"phases.{number}: objectives.causal.direction and encoder.visibility go opposite "
+                f"ways, so that a place sees nothing but itself"
+            )
         positions, length = self.encoder.positions, self.assembly_of(number).length
         if isinstance(positions, Learned) and length > positions.size:
             raise ValueError(
