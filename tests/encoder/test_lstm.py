@@ -13,6 +13,7 @@ from bertwright.recipes import Recipe
 from recipes_at_toy_size import VOCABULARY, toy
 
 LENGTH = 12
+DIRECTIONS = {"causal": "forward", "reversed": "backward", "both-ways": "both"}
 RULES = {"causal": Causal(), "reversed": Reversed(), "both-ways": BothWays()}
 DOCUMENTS = torch.tensor([[0] * 5 + [1] * 7, [-1, -1, 0, 0, -1, 0, 0, 0, 1, 1, -1, -1]])
 """Two documents; padding before, within and behind a text."""
@@ -31,8 +32,7 @@ def built(*overrides: str, system: str = "lstm-lm") -> Model:
 
 def reading(rule: str, *overrides: str) -> Model:
     settings = f"encoder.visibility={{kind: and, rules: [{rule}, document]}}"
-    direction = "both" if rule == "both-ways" else "forward"
-    asked = f"objectives.causal.direction={direction}"
+    asked = f"objectives.causal.direction={DIRECTIONS[rule]}"
     return built("encoder.memory=0", settings, asked, *overrides)
 
 

@@ -64,5 +64,5 @@ class TaskModel(nn.Module):
     def snapshot(self, parameters: Mapping[str, Tensor]) -> "TaskModel":
         """A model of its own with these parameters, on the CPU in float32."""
         other = TaskModel.empty(self.recipe, self.vocabulary_size, self.choice, self.num_outputs)
-        fill(other, dict(parameters), "snapshot")
+        fill(other, {**parameters, **dict(self.named_buffers())}, "snapshot")
         return other
