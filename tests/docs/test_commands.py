@@ -26,6 +26,7 @@ AT_TOY_SIZE = {
     "doctor data modern-mini": "doctor data modern-mini --quick",
     "--budget 20m": FEW_STEPS,
     "--seeds 3": "--seeds 2 epochs=1",
+    "--budget 10m": "--seeds 1 --budget 3s",
     '"steps=2000"': ", ".join(f'"{change}"' for change in FEW_STEPS.split()),
 }
 """What is written, and what is run in its place."""

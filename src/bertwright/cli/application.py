@@ -22,6 +22,7 @@ from bertwright.cli import (
     quickstart,
     recipes,
     sample,
+    study,
     tokenizer,
 )
 from bertwright.errors import UserError
@@ -36,7 +37,9 @@ app = typer.Typer(
 
 app.add_typer(bench.app, name="bench")
 app.add_typer(recipes.app, name="recipes")
+app.add_typer(study.app, name="study")
 app.add_typer(tokenizer.app, name="tokenizer")
+app.command("compare")(study.compare)
 app.command("count")(count.count)
 app.command("doctor")(doctor.doctor)
 app.command("embed")(embed.embed)

@@ -15,6 +15,7 @@ from bertwright.model.model import Model
 from bertwright.objectives.causal import Causal
 from bertwright.objectives.masked import Masked
 from bertwright.recipes import Recipe
+from bertwright.recipes.about import Count
 
 BACKWARD_AND_FORWARD = 3
 """A training step costs three times its forward pass: two products go back for each one there."""
@@ -40,6 +41,12 @@ def parameters_by_part(recipe: Recipe, vocabulary_size: int | None = None) -> di
         counted[name] = sum(parameter.numel() for parameter in own)
         seen |= own
     return {name: number for name, number in counted.items() if number}
+
+
+def counted(system: str, count: Count) -> int:
+    """The parameters of what a count of a system is about."""
+    parts = parameters_by_part(Recipe.load(f"{system}-{count.size}", count.changes))
+    return sum(n for part, n in parts.items() if count.parts is None or part in count.parts)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from bertwright.objectives.objective import visibility_of
 from bertwright.objectives.output import OutputChoice, Tied
 from bertwright.optimisers.adam import AdamW
 from bertwright.optimisers.optimiser import Optimiser
-from bertwright.recipes.loading import merged, resolve
+from bertwright.recipes.loading import Change, merged, resolve
 from bertwright.schedules import Constant, Value, Warmup
 from bertwright.text.tokenizers import TokenizerChoice
 
@@ -71,12 +71,12 @@ class Recipe(Settings):
     evaluate_every: int | None = Field(default=None, ge=1)
 
     @staticmethod
-    def load(name: str | Path, *overrides: str) -> "Recipe":
-        """A recipe by its name or its YAML file, with ``key.path=value`` overrides.
+    def load(name: str | Path, *changes: Change) -> "Recipe":
+        """A recipe by its name or its YAML file, with changes: ``key.path=value`` or mappings.
 
         Errors: UserError that names the key and, where one is near, what was probably meant.
         """
-        return resolve(name, overrides, Recipe)
+        return resolve(name, changes, Recipe)
 
     @field_validator("objectives", mode="before")
     @classmethod

@@ -116,11 +116,17 @@ def held_out(recipe: Recipe, phase: int, data: Data, num_tokens: int) -> HeldOut
     return HeldOut(objectives, batches, *_without_reading(batches, masked, data))
 
 
-def evaluate(model: Model, data: Data, device: torch.device | None = None) -> dict[str, float]:
+def evaluate(
+    model: Model,
+    data: Data,
+    device: torch.device | None = None,
+    recipe: Recipe | None = None,
+) -> dict[str, float]:
     """Everything that is measured of a trained model: its last phase's questions on held-out text,
-    and bits per byte where it can name hidden pieces."""
+    and bits per byte where it can name hidden pieces. ``recipe`` asks as another one does."""
     device = device or model.embedding.device
-    recipe, last = model.recipe, len(model.recipe.phases) - 1
+    recipe = recipe or model.recipe
+    last = len(recipe.phases) - 1
     figures = held_out(recipe, last, data, TOKENS_AT_END).figures(model, device)
     return {**figures, **bits_per_byte(model, data, device)}
 

@@ -69,6 +69,7 @@ def pretrain(
     resume: bool = False,
     start_from: str | Path | None = None,
     tensorboard: bool = False,
+    quiet: bool = False,
     seconds_spent: float = 0.0,
 ) -> Pretrained:
     """Train the encoder of a recipe on a data set, and write its model folder.
@@ -82,6 +83,7 @@ def pretrain(
         budget: seconds, or a text such as ``20m``, in the place of the recipe's steps.
         resume: continue the run in ``out``, bit for bit; from the beginning if there is none.
         start_from: a model folder whose weights are the first.
+        quiet: without a line of progress.
         seconds_spent: of the budget, before this call.
 
     Errors: UserError for what does not fit together; Interrupted after a signal.
@@ -107,7 +109,7 @@ def pretrain(
         if mine.first and not continued:
             folder.start(chosen, source)
         run = _Pretraining(model, batches, opened, folder, mine, seconds, started)
-        return run.to_the_end(tensorboard)
+        return run.to_the_end(tensorboard, quiet)
 
 
 class _Pretraining:
@@ -150,21 +152,23 @@ class _Pretraining:
             self.model.compile_parts()
         self.watch = HeldOutWatch(recipe, data, self.model, self.clock, self._say)
 
-    def to_the_end(self, tensorboard: bool) -> Pretrained:
+    def to_the_end(self, tensorboard: bool, quiet: bool) -> Pretrained:
         """Train, evaluate, write the model folder."""
         newest, damaged = self.folder.checkpoints.newest()
         for path in damaged:
             self._say(f"{path} is damaged and passed over")
         if newest is not None:
             self._say(f"continuing after step {newest.step:,}")
-        outcome = train(self._job(newest.step if newest else 0, tensorboard), newest)
+        outcome = train(
+            self._job(self._reporter(newest.step if newest else 0, tensorboard, quiet)), newest
+        )
         if self.compiled:
             remember(self.recipe, self.vocabulary_size)
         if not self.mine.first:
             return Pretrained(self.folder.path, outcome.steps, outcome.tokens, outcome.seconds, {})
         return self._write(outcome)
 
-    def _job(self, first_step: int, tensorboard: bool) -> Job[Batch]:
+    def _job(self, reporter: Reporter) -> Job[Batch]:
         recipe = self.recipe
         update = recipe.optimiser.build(self.parameters, self.compiled)
         procedures: list[Procedure] = []
@@ -187,11 +191,11 @@ class _Pretraining:
             evaluate_when=every(recipe.evaluate_every) if recipe.evaluate_every else self.watch.due,
             checkpoints=self.folder.checkpoints,
             checkpoint_when=self._checkpoint_when(),
-            reporter=self._reporter(first_step, tensorboard),
+            reporter=reporter,
             folder=self.folder.path,
         )
 
-    def _reporter(self, first_step: int, tensorboard: bool) -> Reporter:
+    def _reporter(self, first_step: int, tensorboard: bool, quiet: bool) -> Reporter:
         if not self.mine.first:
             return Reporter()
         operations = operations_per_token(self.recipe, self.vocabulary_size)
@@ -199,8 +203,9 @@ class _Pretraining:
         reporters: list[Reporter] = [
             speed,
             MetricsFile(self.folder.metrics, self.clock, speed, first_step),
-            ProgressLine(self.clock, speed),
         ]
+        if not quiet:
+            reporters.append(ProgressLine(self.clock, speed))
         if tensorboard:
             reporters.append(TensorBoard(self.folder.path / "tensorboard"))
         return Reporters(*reporters)
