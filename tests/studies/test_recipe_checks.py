@@ -12,7 +12,8 @@ from bertwright.errors import UserError
 from bertwright.recipes.about import about
 from bertwright.recipes.loading import systems
 from bertwright.studies import recipe_checks
-from bertwright.studies.recipe_checks import check_all
+from bertwright.studies.recipe_checks import Check, check_all
+from bertwright.studies.recipe_page import write_recipes
 from bertwright.text.preparation import prepare
 from bertwright.text.tokenizers import WordPieceChoice
 from bertwright.text.vocabularies import train_tokenizer
@@ -40,6 +41,15 @@ def test_a_recipe_that_keeps_its_promises(data: Path) -> None:
     assert result.exit_code == 0
     assert (check["name"], check["system"], check["ok"]) == ("bert-tiny", "A7", True)
     assert check["export"] == "BertForPreTraining"
+
+
+def test_the_page_of_recipes_has_a_line_for_each(tmp_path: Path) -> None:
+    page = tmp_path / "recipes.md"
+    write_recipes([Check("roberta-tiny", "A9", True), Check("bert-tiny", "A7", True)], page)
+    lines = [line for line in page.read_text().splitlines() if line.startswith("| A")]
+    assert [line.split(" | ")[1] for line in lines] == ["`bert`", "`roberta`"]
+    assert "objectives.next-sentence: none" in lines[1]
+    assert "124,697,433" in lines[1]
 
 
 def test_a_wrong_number_of_parameters_is_a_miss(

@@ -49,6 +49,9 @@ def check(
     quick: Annotated[
         bool, typer.Option("--quick", help="A few steps in the place of 300.")
     ] = False,
+    document: Annotated[
+        Path | None, typer.Option(help="A Markdown file whose table of recipes is written anew.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Count, train, resume, export and re-load every system at 2x128; exit code 1 on any miss."""
@@ -60,6 +63,10 @@ def check(
             say(str(check))
 
     found = check_all(systems or [], data, QUICK_STEPS if quick else STEPS, tell)
+    if document is not None:
+        from bertwright.studies.recipe_page import write_recipes
+
+        write_recipes(found, document)
     if as_json:
         report({"recipes": [check.as_dict() for check in found]}, as_json)
     if not all(check.ok for check in found):

@@ -115,6 +115,11 @@ def stated_about(system: str) -> Mapped:
     return _file_of(system).get("about", {})
 
 
+def parent_of(system: str) -> str | None:
+    """The system that another one extends."""
+    return _file_of(system).get("extends")
+
+
 @cache
 def _system(name: str) -> Mapped:
     return _with_parent(_file_of(name), Path(f"{name}.yaml"))

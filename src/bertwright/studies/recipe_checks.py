@@ -60,7 +60,9 @@ class Check:
             return f"{self.name:<24}MISS  {self.wrong}"
         losses = f"{self.first_loss:.3f} -> {self.last_loss:.3f}"
         known = f"{self.counts} counts exact" if self.counts else "no count known"
-        return f"{self.name:<24}ok    {known:<16}loss {losses}  resumed  {self.export}"
+        return (
+            f"{self.name:<24}ok    {known:<16}loss {losses}  {self.seconds:5.1f} s  {self.export}"
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data."""
