@@ -37,6 +37,9 @@ from recipes_at_toy_size import SYSTEMS, VOCABULARY, toy
         ("modernbert-base", 149_655_232),
         ("modernbert-large", 395_881_664),
         ("sandwich-base", 124_439_808),
+        ("gpt-bert-base", 119_454_532),
+        ("gpt-bert-small", 29_892_164),
+        ("mobilebert-base", 36_860_220),
         ("xlnet-base", 116_750_336),
         ("xlnet-large", 360_300_800),
         ("electra-small", 14_196_219),
@@ -72,6 +75,13 @@ def test_transformer_xl_for_enwik8_has_exactly_its_parameters():
     assert sum(parts.values()) == 41_055_436
 
 
+def test_mobilebert_has_the_parameters_of_the_stock_classes():
+    masked = Recipe.load("mobilebert-base", "objectives.next-sentence=null")
+    assert sum(parameters_by_part(masked).values()) == 36_596_538
+    encoder = parameters_by_part(masked.model_copy(update={"objectives": {}, "pooler": True}))
+    assert sum(encoder.values()) == 24_844_544
+
+
 def test_a_generator_as_wide_as_the_encoder_shares_its_tables():
     recipe = Recipe.load("electra-small", "objectives.generated.width=1")
     assert sum(parameters_by_part(recipe).values()) == 23_122_875
@@ -98,8 +108,10 @@ def test_arithmetic_is_what_pytorch_counts(system):
     expected = 2 * length * (counted.width + counted.length)
     if recipe.encoder.positions.operations(32, length):
         # The vectors of distances are projected once in every block, whatever the rows.
-        shared = 2 * 32**2 * (2 * length - 1) * len(model.encoder.blocks)
-        expected += shared
+        attention = model.encoder.blocks[0].sublayers["attention"]
+        projection = getattr(attention.term, "projection", attention.projection)
+        shared = 2 * projection.weight.numel() * (2 * length - 1)
+        expected += shared * len(model.encoder.blocks)
     assert counter.get_total_flops() == pytest.approx(expected)
 
 

@@ -33,14 +33,28 @@ class Depth(Choice):
         raise TypeError(f"{type(self).__name__} is an axis, not a depth")
 
 
+def _known(order: str) -> str:
+    if not order or set(order) - set(SUBLAYERS):
+        raise ValueError(f"{order!r} may hold only the letters s (attention), f (feed-forward)")
+    return order
+
+
 class Stack(Depth):
-    """``layers`` times the same block: attention, then feed-forward."""
+    """``layers`` times the same block: attention, then feed-forward, or another ``order``."""
 
     kind: Literal["stack"] = "stack"
     layers: int = 12
+    order: str = "sf"
+
+    @field_validator("order")
+    @classmethod
+    def _a_block(cls, order: str) -> str:
+        if _known(order).count("s") > 1:
+            raise ValueError(f"{order!r} holds more than one s: a block has one attention at most")
+        return order
 
     def orders(self) -> list[str]:
-        return ["sf"] * self.layers
+        return [self.order] * self.layers
 
 
 class Sandwich(Depth):
@@ -68,9 +82,7 @@ class Sublayers(Depth):
     @field_validator("order")
     @classmethod
     def _letters(cls, order: str) -> str:
-        if not order or set(order) - set(SUBLAYERS):
-            raise ValueError(f"{order!r} may hold only the letters s (attention), f (feed-forward)")
-        return order
+        return _known(order)
 
     def orders(self) -> list[str]:
         return list(self.order)

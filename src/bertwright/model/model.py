@@ -121,7 +121,8 @@ class Model(nn.Module):
         Those that rewrite what is seen are asked first; one pass answers the others, and notes in
         ``memory`` what the next batch is to remember.
         """
-        rule = self.encoder.rule & visibility_of(list(objectives.values()))
+        asked_now = [objectives[name] for name in batch.questions]
+        rule = self.encoder.rule & visibility_of(asked_now)
         heads = dict(self.heads.items())
         pieces, losses = batch.pieces, dict[str, Loss]()
         first_place = batch.first_row * pieces.shape[1]

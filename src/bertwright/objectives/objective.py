@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from pydantic import Field
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
@@ -117,9 +118,12 @@ class Reading:
 
 
 class Objective(Choice):
-    """The axis. ``weight`` scales the mean loss where several questions are asked at once."""
+    """The axis. ``weight`` scales the mean loss where several questions are asked at once.
+    Questions with a ``share`` take turns, one in a step, each in that share of the steps; those
+    without are asked in every step."""
 
     weight: Value = Constant(value=1.0)
+    share: float | None = Field(default=None, gt=0.0)
 
     visibility: ClassVar[Visibility] = Bidirectional()
     """Who may see whom while this question is asked, beside the encoder's own rule."""
@@ -156,5 +160,8 @@ def visibility_of(objectives: Sequence[Objective]) -> Visibility:
     rules = [objective.visibility for objective in objectives] or [Bidirectional()]
     if any(rule != rules[0] for rule in rules):
         names = ", ".join(type(objective).__name__ for objective in objectives)
-        raise ValueError(f"{names} see the text differently: ask them in phases of their own")
+        raise ValueError(
+            f"{names} see the text differently: ask them in phases of their own, or give each a "
+            f"share of the steps"
+        )
     return rules[0]

@@ -85,7 +85,7 @@ class Term(nn.Module):
         """What products of queries and keys are multiplied with."""
         return self.shape.head_width**-0.5
 
-    def forward(self, query: Tensor, key: Tensor, relation: Relation, fused: nn.Linear) -> Tensor:
+    def forward(self, query: Tensor, key: Tensor, relation: Relation, fused: nn.Module) -> Tensor:
         """query (B, H, Lq, d) and key (B, H, Lk, d) to (B, H, Lq, Lk); ``fused`` projects a vector
         to a query, a key and a value."""
         raise TypeError(f"{type(self).__name__} is no term by itself")
