@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
-from itertools import islice
 from typing import Self, cast
 
 import torch
@@ -21,7 +20,9 @@ from bertwright.encoder.locality import Local
 from bertwright.encoder.memory import Memory
 from bertwright.encoder.mixers import AttentionChoice, Mixer
 from bertwright.encoder.norms import LayerNormChoice, Norm
+from bertwright.encoder.passage import Notes
 from bertwright.encoder.positions import (
+    EveryBlock,
     Learned,
     LogBuckets,
     Positions,
@@ -75,7 +76,7 @@ class EncoderChoice(Settings):
     def _what_can_be_remembered(self) -> Self:
         if not self.memory:
             return self
-        if isinstance(self.positions, Learned | Sinusoidal):
+        if isinstance(self.positions, Learned | Sinusoidal | EveryBlock):
             raise ValueError(
                 "memory needs positions by distance, or what is remembered would have those of the "
                 "row itself: set positions.kind to transformer-xl, rotary, alibi or bucketed"
@@ -101,9 +102,29 @@ class EncoderChoice(Settings):
                 "bottleneck has its own states between the blocks: set norm.placement to post, "
                 "residual.kind to plain and memory to 0"
             )
-        if isinstance(self.positions, LogBuckets):
+        if isinstance(self.positions, LogBuckets | EveryBlock):
             raise ValueError(
-                "bottleneck projects no vectors of distances: choose other positions.kind"
+                "bottleneck has no vectors of distances, nor any before its blocks: choose another "
+                "positions.kind"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _blocks_that_do_not_all_run(self) -> Self:
+        depth = self.depth
+        parted = depth.drop > 0.0 or depth.every > 1
+        if (parted or not depth.runs_all) and (self.memory or self.residual.looks_back):
+            raise ValueError(
+                "memory and a weighted residual need every block to run: set memory to 0, "
+                "residual.kind to plain, or depth without drop, every and halting"
+            )
+        if parted and not depth.runs_all:
+            raise ValueError("depth: what halts by itself takes no drop and no every")
+        learned = self.positions.learned if isinstance(self.positions, EveryBlock) else None
+        if learned is not None and learned < len(depth.orders()):
+            raise ValueError(
+                f"positions.learned ({learned}) is less than the number of blocks "
+                f"({len(depth.orders())})"
             )
         return self
 
@@ -119,6 +140,11 @@ class EncoderChoice(Settings):
         if self.local is None or self.local.base is None:
             return self.positions
         return self.positions.model_copy(update={"base": self.local.base})
+
+    @property
+    def drops(self) -> bool:
+        """Whether anything is dropped while training."""
+        return self.dropout > 0.0 or self.mixer.drops or self.depth.drop > 0.0
 
     @property
     def inner_width(self) -> int:
@@ -150,6 +176,7 @@ class Encoder(nn.Module):
             choice.embeddings, choice.norm, positions, choice.width, vocabulary_size, choice.dropout
         )
         self.blocks = nn.ModuleList(_blocks(choice))
+        self.passage = choice.depth.passage(choice.width)
         self.running = len(self.blocks)
         self.looks_back = choice.residual.looks_back
         self.norm = choice.norm.build(choice.width) if choice.norm.first else nn.Identity()
@@ -162,12 +189,14 @@ class Encoder(nn.Module):
         noise: Noise | None = None,
         stop_after: int | None = None,
         memory: Memory | None = None,
+        notes: Notes | None = None,
     ) -> Tensor:
         """pieces (B, L) int64 to states (B, L, D).
 
         ``rule`` takes the place of the encoder's own visibility; ``stop_after`` ends after that
         block, without the last norm. ``memory`` is seen as what stands before the rows, and notes
-        what will stand before the next.
+        what will stand before the next. ``notes`` is written to by a depth that has something to
+        say of its pass.
         """
         coordinates = coordinates or Coordinates.plain(pieces)
         site = None if self.taps.idle else Site(self.taps)
@@ -180,17 +209,27 @@ class Encoder(nn.Module):
             window = rule & Window(size=self.local.window)
             near = self._around(window, coordinates, keys, self.local_rotation)
         made = [x] if self.looks_back else None
-        for index, block in enumerate(islice(self.blocks, self.running)):
+
+        def apply(index: int, x: Tensor) -> Tensor:
+            signal = self.embeddings.positions.before(index, coordinates)
+            if signal is not None:
+                x = x + signal.to(x.dtype)
             is_near = self.local is not None and self.local.holds(index)
             around = near if is_near else whole
             here = None if noise is None else noise.within(index)
             past = None if memory is None else memory.recall(index, x, coordinates)
+            block = self.blocks[index]
             if site is None:
-                x = block(x, around, here, None, past, made)
-            else:
-                x = block.forward(x, around, here, site.within(f"blocks.{index}"), past, made)
-            if index == stop_after:
-                return x
+                return block(x, around, here, None, past, made)
+            return block.forward(x, around, here, site.within(f"blocks.{index}"), past, made)
+
+        document = coordinates.document
+        real = None if document is None else document >= 0
+        last = self.running - 1 if stop_after is None else stop_after
+        blocks = range(min(last + 1, self.running))
+        x = self.passage(x, blocks, apply, noise, real, notes)
+        if stop_after is not None and stop_after < self.running:
+            return x
         x = self.norm(x)
         return x if site is None else site("output", x)
 

@@ -28,6 +28,7 @@ def parameters_by_part(recipe: Recipe, vocabulary_size: int | None = None) -> di
     parts = {
         "embeddings": model.encoder.embeddings,
         "blocks": model.encoder.blocks,
+        "passage": model.encoder.passage,
         "last_norm": model.encoder.norm,
         "output": model.output or nn.Identity(),
         **{f"head_{name}": head for name, head in model.heads.items()},
@@ -73,6 +74,7 @@ def arithmetic(recipe: Recipe, phase: int = 0, vocabulary_size: int | None = Non
     attended += encoder.positions.operations(width, length)
     products = mixing * projected + inner * 2 * gates * width * encoder.feed_forward.inner(width)
     products += encoder.embeddings.operations(encoder.width)
+    products += recipe.num_blocks_of(phase) * encoder.depth.operations(encoder.width)
     if encoder.bottleneck is not None:
         products += recipe.num_blocks_of(phase) * encoder.bottleneck.operations(encoder.width)
     named = recipe.output.width(encoder)

@@ -130,8 +130,9 @@ class Model(nn.Module):
             if objectives[name].rewrites:
                 draft = Draft(pieces, batch.coordinates, rule, noise, first_place)
                 pieces, losses[name] = objectives[name].rewrite(asked, draft, heads.get(name))
-        states = self.encoder(pieces, batch.coordinates, rule, noise, memory=memory)
-        reading = Reading(pieces, states, self.embedding, self.output)
+        notes: dict[str, Tensor] = {}
+        states = self.encoder(pieces, batch.coordinates, rule, noise, memory=memory, notes=notes)
+        reading = Reading(pieces, states, self.embedding, self.output, notes)
         for name, asked in batch.questions.items():
             if not objectives[name].rewrites:
                 losses[name] = objectives[name].answer(asked, reading, heads.get(name))

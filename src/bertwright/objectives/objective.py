@@ -98,12 +98,14 @@ class Reading:
         states: (B, L, D) of the encoder.
         embedding: (V, E), the table of pieces.
         output: over the vocabulary, where the model has one.
+        notes: what the encoder says of its pass beside the states, by name.
     """
 
     pieces: Tensor
     states: Tensor
     embedding: Tensor
     output: Output | None
+    notes: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
 
     def at(self, where: Tensor) -> Tensor:
         """The states (M, D) at flat places (M,)."""
@@ -130,6 +132,9 @@ class Objective(Choice):
 
     names_pieces: ClassVar[bool] = False
     """Whether the answer is a piece, given by the model's output module."""
+
+    guesses: ClassVar[bool] = True
+    """Whether there are right answers among others, so that who knows nothing can guess."""
 
     rewrites: ClassVar[bool] = False
     """Whether its own module is asked before the encoder, and changes what that sees."""

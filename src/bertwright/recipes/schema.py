@@ -11,7 +11,7 @@ from bertwright.encoder.encoder import EncoderChoice
 from bertwright.encoder.positions import Learned
 from bertwright.encoder.visibility import is_two_sided
 from bertwright.examples.assembly import Assembly, Pair
-from bertwright.objectives import Objective, PairQuestion
+from bertwright.objectives import Objective, PairQuestion, Ponder
 from bertwright.objectives.objective import visibility_of
 from bertwright.objectives.output import OutputChoice, Tied
 from bertwright.objectives.turns import Turn, turns_of
@@ -140,6 +140,11 @@ class Recipe(Settings):
                 f"({positions.size})"
             )
         pairs = isinstance(self.assembly, Pair)
+        if self.encoder.depth.runs_all and any(isinstance(o, Ponder) for o in asked.values()):
+            raise ValueError(
+                f"phases.{number}: objectives.ponder needs blocks that halt: set "
+                f"encoder.depth.kind to halting, or leave it out"
+            )
         for name, objective in asked.items():
             if isinstance(objective, PairQuestion) and not pairs:
                 raise ValueError(

@@ -31,7 +31,14 @@ def made(system: str, *overrides: str) -> tuple[Model, Tokenizer]:
     return model, tokenizer
 
 
-NO_STOCK_CLASS = ["fixed-patterns", "gpt-bert", "performer", "sandwich", "transformer-xl"]
+NO_STOCK_CLASS = [
+    "fixed-patterns",
+    "gpt-bert",
+    "performer",
+    "sandwich",
+    "transformer-xl",
+    "universal-transformer",
+]
 
 
 @pytest.mark.parametrize("system", sorted({*systems()} - {*NO_STOCK_CLASS}))
@@ -58,6 +65,7 @@ REFUSED = {
     "bert encoder.residual.kind=weighted": "encoder.residual.kind is weighted (Bert: plain)",
     "bert encoder.depth.order=sff": "encoder.depth.order is sff (Bert: sf)",
     "bert output.norm.kind=rmsnorm": "output.norm is",
+    "bert encoder.depth.every=2": "encoder.depth.every is 2 (Bert: 1)",
     "mobilebert encoder.depth.order=sff": "encoder.depth.order is sff (MobileBert: sffff)",
     "mobilebert encoder.bottleneck=null": "encoder.bottleneck is null (MobileBert",
     "bert encoder.depth={kind: sublayers, order: sffs}": "encoder.depth.kind is sublayers",

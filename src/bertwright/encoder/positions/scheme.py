@@ -1,5 +1,5 @@
-"""The axis of positions, and what a scheme may give: a vector to add, a rotation of queries and
-keys, a relation between them."""
+"""The axis of positions, and what a scheme may give: a vector to add, once or before every block, a
+rotation of queries and keys, a relation between them."""
 
 from dataclasses import dataclass
 
@@ -62,6 +62,10 @@ class PositionScheme(nn.Module):
 
     def added(self, coordinates: Coordinates) -> Tensor | None:
         """Vectors (L or B x L, D) to add to the embeddings."""
+        return None
+
+    def before(self, block: int, coordinates: Coordinates) -> Tensor | None:
+        """Vectors (L or B x L, D) to add to the states before a block."""
         return None
 
     def rotation(self, coordinates: Coordinates) -> Rotation | None:

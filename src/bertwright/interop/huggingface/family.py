@@ -60,6 +60,7 @@ class Key:
 
 NOWHERE: dict[str, tuple[Any, ...]] = {
     "encoder.bottleneck": (None,),
+    "encoder.depth.every": (1,),
     "encoder.depth.order": ("sf",),
     "encoder.mixer.gate": (None,),
     "encoder.norm.gain": (True,),
