@@ -8,7 +8,6 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from bertwright.encoder.embeddings import Factorised
 from bertwright.examples.batches import make_batch
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.model.model import TensorBatch
@@ -27,7 +26,8 @@ SYSTEMS = systems()
 def toy(system: str, *overrides: str) -> Recipe:
     """A system with two blocks of width 32, rows of 24 places and 40 pieces."""
     whole = Recipe.load(system)
-    narrow = isinstance(whole.encoder.embeddings, Factorised)
+    narrow = hasattr(whole.encoder.embeddings, "width")
+    thin = ("encoder.bottleneck.width=16", "encoder.mixer.head_width=8")
     phases = [phase.model_dump(include={"share", "objectives", "depth"}) for phase in whole.phases]
     return Recipe.load(
         system,
@@ -35,6 +35,7 @@ def toy(system: str, *overrides: str) -> Recipe:
         "encoder.depth.layers=2",
         "encoder.mixer.head_width=16",
         *(["encoder.embeddings.width=24"] if narrow else []),
+        *(thin if whole.encoder.bottleneck else ()),
         *(["encoder.mixer.patterns=[left]"] if hasattr(whole.encoder.mixer, "patterns") else []),
         f"assembly.length={LENGTH}",
         f"text.tokenizer.size={VOCABULARY}",
@@ -75,8 +76,13 @@ class ToyText:
         return self.text[at], self.marks[at]
 
 
-def toy_batch(recipe: Recipe, phase: int, epoch: int = 0) -> TensorBatch:
-    """Eight rows of toy text with the questions of one phase."""
+def toy_batches(recipe: Recipe, phase: int) -> list[TensorBatch]:
+    """A batch for each turn of a phase."""
+    return [toy_batch(recipe, phase, turn=turn) for turn in range(len(recipe.turns_of(phase)))]
+
+
+def toy_batch(recipe: Recipe, phase: int, epoch: int = 0, turn: int = 0) -> TensorBatch:
+    """Eight rows of toy text with the questions of one turn of a phase."""
     source = recipe.assembly_of(phase).plan(cast(Any, ToyText()), SPECIALS, recipe.seed)
 
     vocabulary = Vocabulary(VOCABULARY, SPECIALS, np.ones(VOCABULARY, np.int64))
@@ -85,6 +91,7 @@ def toy_batch(recipe: Recipe, phase: int, epoch: int = 0) -> TensorBatch:
         draw = Draw(recipe.seed, epoch, index)
         return objective.ask(rows, Asking(draw, vocabulary, before=before))
 
-    askers = {name: partial(ask, o) for name, o in recipe.objectives_of(phase).items()}
+    asked = recipe.turns_of(phase)[turn].objectives
+    askers = {name: partial(ask, o) for name, o in asked.items()}
     index = np.arange(ROWS, dtype=np.int64)
     return TensorBatch(make_batch(source, index, np.full(ROWS, epoch, np.int64), askers))

@@ -24,6 +24,12 @@ def test_systems_have_exactly_the_parameters_that_are_known(system, count):
     assert counted(system, count) == count.parameters
 
 
+def test_the_backbone_of_mobilebert_is_that_of_the_stock_class():
+    masked = Recipe.load("mobilebert-base", "objectives.next-sentence=null")
+    encoder = parameters_by_part(masked.model_copy(update={"objectives": {}, "pooler": True}))
+    assert sum(encoder.values()) == 24_844_544
+
+
 @pytest.mark.parametrize(
     ("name", "stated"),
     [("bert-base", 110e6), ("roberta-base", 125e6), ("roberta-large", 355e6)],
@@ -45,8 +51,10 @@ def test_arithmetic_is_what_pytorch_counts(system):
     expected = 2 * length * (counted.width + counted.length)
     if recipe.encoder.positions.operations(32, length):
         # The vectors of distances are projected once in every block, whatever the rows.
-        shared = 2 * 32**2 * (2 * length - 1) * len(model.encoder.blocks)
-        expected += shared
+        attention = model.encoder.blocks[0].sublayers["attention"]
+        projection = getattr(attention.term, "projection", attention.projection)
+        shared = 2 * projection.weight.numel() * (2 * length - 1)
+        expected += shared * len(model.encoder.blocks)
     assert counter.get_total_flops() == pytest.approx(expected)
 
 

@@ -25,9 +25,24 @@ class EmbeddingChoice(Choice):
     scaled: bool = False
     asking: bool = False
 
+    reads_neighbours: ClassVar[bool] = False
+    """Whether a place is made of pieces beside its own."""
+
     def table_width(self, width: int) -> int:
         """The width of the table of pieces in a model of the given width."""
         return width
+
+    def sum_width(self, width: int) -> int:
+        """The width at which positions and segments are added."""
+        return self.table_width(width)
+
+    def joining(self, width: int) -> nn.Module | None:
+        """What makes rows of the table into what they are added to, if anything does."""
+        return None
+
+    def operations(self, width: int) -> float:
+        """Floating-point operations per token."""
+        return 0.0
 
 
 class Pieces(EmbeddingChoice):
@@ -48,6 +63,34 @@ class Factorised(EmbeddingChoice):
     def table_width(self, width: int) -> int:
         return self.width
 
+    def operations(self, width: int) -> float:
+        return 0.0 if self.width == width else 2 * self.width * width
+
+
+class Trigrams(EmbeddingChoice):
+    """A narrow table; a projection to the width of the model of the next piece, a place's own and
+    the one before, side by side (Sun et al. 2020, section 3.1).
+
+    Beyond the ends of a document there is nothing, which counts as zeros.
+    """
+
+    kind: Literal["trigrams"] = "trigrams"
+    width: int = 128
+
+    reads_neighbours: ClassVar[bool] = True
+
+    def table_width(self, width: int) -> int:
+        return self.width
+
+    def sum_width(self, width: int) -> int:
+        return width
+
+    def joining(self, width: int) -> nn.Module:
+        return TrigramProjection(self.width, width)
+
+    def operations(self, width: int) -> float:
+        return 2 * 3 * self.width * width
+
 
 class Embeddings(nn.Module):
     """Tables of pieces and segments; the position scheme's share; norm; dropout; projection.
@@ -67,14 +110,15 @@ class Embeddings(nn.Module):
         rate: float,
     ) -> None:
         super().__init__()
-        narrow = choice.table_width(width)
-        self.pieces = table(vocabulary_size, narrow)
-        self.segments = table(choice.segments, narrow) if choice.segments else None
+        of_table, of_sum = choice.table_width(width), choice.sum_width(width)
+        self.pieces = table(vocabulary_size, of_table)
+        self.joining = choice.joining(width)
+        self.segments = table(choice.segments, of_sum) if choice.segments else None
         self.positions = positions
-        self.asking = nn.Parameter(torch.empty(narrow)) if choice.asking else None
-        self.scale = narrow**0.5 if choice.scaled else None
-        self.join = Join(norm.build(narrow) if choice.norm else nn.Identity(), rate)
-        self.up = nn.Linear(narrow, width) if narrow != width else None
+        self.asking = nn.Parameter(torch.empty(of_table)) if choice.asking else None
+        self.scale = of_table**0.5 if choice.scaled else None
+        self.join = Join(norm.build(of_sum) if choice.norm else nn.Identity(), rate)
+        self.up = nn.Linear(of_sum, width) if of_sum != width else None
 
     def forward(
         self,
@@ -89,6 +133,8 @@ class Embeddings(nn.Module):
             x = torch.where(coordinates.asking[..., None], self.asking, x)
         if self.scale is not None:
             x = x * self.scale
+        if self.joining is not None:
+            x = self.joining(x, coordinates)
         position = self.positions.added(coordinates)
         if position is not None:
             position = tap(site, "positions", position.to(x.dtype))
@@ -107,6 +153,24 @@ class Embeddings(nn.Module):
         if coordinates.segment is None:
             return self.segments.weight[:1]
         return lookup(self.segments.weight, coordinates.segment)
+
+
+class TrigramProjection(nn.Module):
+    """(B, L, E) to (B, L, D): the next, the own and the previous vector, projected."""
+
+    def __init__(self, narrow: int, width: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(3 * narrow, width)
+
+    def forward(self, x: Tensor, coordinates: Coordinates) -> Tensor:
+        later = nn.functional.pad(x[:, 1:], (0, 0, 0, 1))
+        earlier = nn.functional.pad(x[:, :-1], (0, 0, 1, 0))
+        document = coordinates.document
+        if document is not None:
+            goes_on = (document[:, 1:] == document[:, :-1])[..., None]
+            later = later * nn.functional.pad(goes_on, (0, 0, 0, 1))
+            earlier = earlier * nn.functional.pad(goes_on, (0, 0, 1, 0))
+        return self.dense(torch.cat((later, x, earlier), dim=-1))
 
 
 class Join(nn.Module):

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
-from functools import partial
-from itertools import islice
 from typing import Self, cast
 
 import torch
@@ -11,7 +9,8 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from bertwright.axes import Settings
-from bertwright.encoder.block import SUBLAYERS, Block
+from bertwright.encoder.block import SUBLAYERS, Block, numbered
+from bertwright.encoder.bottleneck import Bottleneck, BottleneckBlock
 from bertwright.encoder.depth import Depth, Stack
 from bertwright.encoder.embeddings import EmbeddingChoice, Embeddings, Pieces
 from bertwright.encoder.feed_forward import FeedForward, Gelu
@@ -21,7 +20,17 @@ from bertwright.encoder.locality import Local
 from bertwright.encoder.memory import Memory
 from bertwright.encoder.mixers import AttentionChoice, Mixer
 from bertwright.encoder.norms import LayerNormChoice, Norm
-from bertwright.encoder.positions import Learned, Positions, Rotary, Rotation, Sinusoidal
+from bertwright.encoder.passage import Notes
+from bertwright.encoder.positions import (
+    EveryBlock,
+    Learned,
+    LogBuckets,
+    Positions,
+    Rotary,
+    Rotation,
+    Sinusoidal,
+)
+from bertwright.encoder.residual import Plain, Residual
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.taps import Site, Taps
@@ -41,6 +50,8 @@ class EncoderChoice(Settings):
     mixer: Mixer = AttentionChoice()
     feed_forward: FeedForward = Gelu()
     norm: Norm = LayerNormChoice()
+    residual: Residual = Plain()
+    bottleneck: Bottleneck | None = None
     dropout: float = 0.0
     initialisation: Initialisation = Published()
     memory: int = Field(default=0, ge=0)
@@ -65,7 +76,7 @@ class EncoderChoice(Settings):
     def _what_can_be_remembered(self) -> Self:
         if not self.memory:
             return self
-        if isinstance(self.positions, Learned | Sinusoidal):
+        if isinstance(self.positions, Learned | Sinusoidal | EveryBlock):
             raise ValueError(
                 "memory needs positions by distance, or what is remembered would have those of the "
                 "row itself: set positions.kind to transformer-xl, rotary, alibi or bucketed"
@@ -73,6 +84,47 @@ class EncoderChoice(Settings):
         if not self.mixer.remembers or any("s" in order[1:] for order in self.depth.orders()):
             raise ValueError(
                 "memory needs blocks that begin with attention: set mixer and depth so"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _what_stands_in_a_bottleneck(self) -> Self:
+        if self.bottleneck is None:
+            return self
+        plain = isinstance(self.mixer, AttentionChoice) and self.mixer.gate is None
+        if not plain or any(order.count("s") != 1 for order in self.depth.orders()):
+            raise ValueError(
+                "bottleneck needs plain attention in every block: set mixer.kind to attention, "
+                "mixer.gate to null and depth.kind to stack"
+            )
+        if self.norm.first or self.residual.looks_back or self.memory:
+            raise ValueError(
+                "bottleneck has its own states between the blocks: set norm.placement to post, "
+                "residual.kind to plain and memory to 0"
+            )
+        if isinstance(self.positions, LogBuckets | EveryBlock):
+            raise ValueError(
+                "bottleneck has no vectors of distances, nor any before its blocks: choose another "
+                "positions.kind"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _blocks_that_do_not_all_run(self) -> Self:
+        depth = self.depth
+        parted = depth.drop > 0.0 or depth.every > 1
+        if (parted or not depth.runs_all) and (self.memory or self.residual.looks_back):
+            raise ValueError(
+                "memory and a weighted residual need every block to run: set memory to 0, "
+                "residual.kind to plain, or depth without drop, every and halting"
+            )
+        if parted and not depth.runs_all:
+            raise ValueError("depth: what halts by itself takes no drop and no every")
+        learned = self.positions.learned if isinstance(self.positions, EveryBlock) else None
+        if learned is not None and learned < len(depth.orders()):
+            raise ValueError(
+                f"positions.learned ({learned}) is less than the number of blocks "
+                f"({len(depth.orders())})"
             )
         return self
 
@@ -88,6 +140,16 @@ class EncoderChoice(Settings):
         if self.local is None or self.local.base is None:
             return self.positions
         return self.positions.model_copy(update={"base": self.local.base})
+
+    @property
+    def drops(self) -> bool:
+        """Whether anything is dropped while training."""
+        return self.dropout > 0.0 or self.mixer.drops or self.depth.drop > 0.0
+
+    @property
+    def inner_width(self) -> int:
+        """The width of the sublayers."""
+        return self.width if self.bottleneck is None else self.bottleneck.width
 
     @property
     def table_width(self) -> int:
@@ -106,17 +168,18 @@ class Encoder(nn.Module):
         super().__init__()
         self.rule = choice.visibility
         self.taps = Taps()
-        shape = choice.mixer.shape(choice.width)
-        positions = choice.positions.build(choice.table_width, shape)
+        shape = choice.mixer.shape(choice.inner_width)
+        positions = choice.positions.build(choice.embeddings.sum_width(choice.width), shape)
         self.local = choice.local
         self.local_rotation = choice.local_positions.build(1, shape).rotation
         self.embeddings = Embeddings(
             choice.embeddings, choice.norm, positions, choice.width, vocabulary_size, choice.dropout
         )
         self.blocks = nn.ModuleList(_blocks(choice))
+        self.passage = choice.depth.passage(choice.width)
         self.running = len(self.blocks)
-        pre = choice.norm.placement == "pre"
-        self.norm = choice.norm.build(choice.width) if pre else nn.Identity()
+        self.looks_back = choice.residual.looks_back
+        self.norm = choice.norm.build(choice.width) if choice.norm.first else nn.Identity()
 
     def forward(
         self,
@@ -126,12 +189,14 @@ class Encoder(nn.Module):
         noise: Noise | None = None,
         stop_after: int | None = None,
         memory: Memory | None = None,
+        notes: Notes | None = None,
     ) -> Tensor:
         """pieces (B, L) int64 to states (B, L, D).
 
         ``rule`` takes the place of the encoder's own visibility; ``stop_after`` ends after that
         block, without the last norm. ``memory`` is seen as what stands before the rows, and notes
-        what will stand before the next.
+        what will stand before the next. ``notes`` is written to by a depth that has something to
+        say of its pass.
         """
         coordinates = coordinates or Coordinates.plain(pieces)
         site = None if self.taps.idle else Site(self.taps)
@@ -143,17 +208,28 @@ class Encoder(nn.Module):
         if self.local is not None:
             window = rule & Window(size=self.local.window)
             near = self._around(window, coordinates, keys, self.local_rotation)
-        for index, block in enumerate(islice(self.blocks, self.running)):
+        made = [x] if self.looks_back else None
+
+        def apply(index: int, x: Tensor) -> Tensor:
+            signal = self.embeddings.positions.before(index, coordinates)
+            if signal is not None:
+                x = x + signal.to(x.dtype)
             is_near = self.local is not None and self.local.holds(index)
             around = near if is_near else whole
             here = None if noise is None else noise.within(index)
             past = None if memory is None else memory.recall(index, x, coordinates)
+            block = self.blocks[index]
             if site is None:
-                x = block(x, around, here, None, past)
-            else:
-                x = block.forward(x, around, here, site.within(f"blocks.{index}"), past)
-            if index == stop_after:
-                return x
+                return block(x, around, here, None, past, made)
+            return block.forward(x, around, here, site.within(f"blocks.{index}"), past, made)
+
+        document = coordinates.document
+        real = None if document is None else document >= 0
+        last = self.running - 1 if stop_after is None else stop_after
+        blocks = range(min(last + 1, self.running))
+        x = self.passage(x, blocks, apply, noise, real, notes)
+        if stop_after is not None and stop_after < self.running:
+            return x
         x = self.norm(x)
         return x if site is None else site("output", x)
 
@@ -177,8 +253,9 @@ class Encoder(nn.Module):
         ``dynamic`` makes one graph for rows of any number and length.
         """
         tune_compiler()
-        for part in (self.embeddings.join, *self.blocks):
-            part.compile(dynamic=dynamic)
+        self.embeddings.join.compile(dynamic=dynamic)
+        for block in blocks_of(self):
+            block.compile_parts(dynamic)
 
     @property
     def longest(self) -> int | None:
@@ -221,25 +298,41 @@ class Encoder(nn.Module):
 
 
 def _blocks(choice: EncoderChoice) -> list[Block]:
-    build = {
-        "s": partial(choice.mixer.build, positions=choice.positions),
-        "f": choice.feed_forward.build,
-    }
-    pre, blocks = choice.norm.placement == "pre", list[Block]()
+    blocks, number = list[Block](), 0
     for index, order in enumerate(choice.depth.orders()):
         sublayers: dict[str, nn.Module] = {}
         norms: dict[str, nn.Module] = {}
-        for letter in order:
-            name, owner = SUBLAYERS[letter], choice.depth.owner(index, letter)
+        weights: dict[str, nn.Module] = {}
+        for place, letter in enumerate(order):
+            name = numbered(SUBLAYERS[letter], order[: place + 1].count(letter))
+            number += 1
+            weighing = choice.residual.weights(number)
+            if weighing is not None:
+                weights[name] = weighing
+            owner = choice.depth.owner(index, letter)
             if owner < index:
                 sublayers[name] = blocks[owner].sublayers[name]
                 norms[name] = blocks[owner].norms[name]
                 continue
             skipped = index == 0 and not sublayers and choice.norm.skip_first
-            sublayers[name] = build[letter](choice.width)
-            norms[name] = nn.Identity() if skipped else choice.norm.build(choice.width)
-        blocks.append(Block(sublayers, norms, pre, choice.dropout))
+            sublayers[name] = _sublayer(choice, letter)
+            norms[name] = nn.Identity() if skipped else choice.norm.build(choice.inner_width)
+        block = Block(sublayers, norms, weights, choice.norm.first, choice.dropout)
+        if choice.bottleneck is not None:
+            block = BottleneckBlock(block, choice.bottleneck.ways(choice.width, choice.norm))
+        blocks.append(block)
     return blocks
+
+
+def _sublayer(choice: EncoderChoice, letter: str) -> nn.Module:
+    width, norm = choice.inner_width, choice.norm
+    if letter == "f":
+        return choice.feed_forward.build(width, norm)
+    if choice.bottleneck is None:
+        return choice.mixer.build(width, choice.positions, norm)
+    assert isinstance(choice.mixer, AttentionChoice), "no other mixer stands in a bottleneck"
+    projection = choice.bottleneck.projection(choice.width, choice.mixer.bias, norm)
+    return choice.mixer.build(width, choice.positions, norm, projection)
 
 
 def blocks_of(encoder: Encoder) -> list[Block]:

@@ -1,11 +1,11 @@
 """What a parameter is for: what weight decay, Muon, layer-wise rates and reports ask."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from torch import nn
 
-Kind = Literal["matrix", "bias", "norm", "table", "gate", "vector"]
+Kind = Literal["matrix", "bias", "norm", "table", "gate", "vector", "mixture"]
 
 
 @dataclass(frozen=True)
@@ -14,13 +14,15 @@ class Role:
 
     ``parts`` says how many canonical matrices are stored in it, one above the other (a fused
     query-key-value projection has three); ``residual`` marks the matrices that write to the
-    residual stream; ``depth`` is the index of the block, None outside the blocks.
+    residual stream; ``depth`` is the index of the block and ``sublayer`` the name of the sublayer,
+    None outside of them. A gate starts as 1, a mixture as the last of what it mixes.
     """
 
     kind: Kind
     parts: int = 1
     residual: bool = False
     depth: int | None = None
+    sublayer: str | None = None
 
 
 LINEAR = {"weight": Role("matrix"), "bias": Role("bias")}
@@ -38,7 +40,7 @@ def roles(module: nn.Module) -> dict[str, Role]:
     for prefix, child in module.named_modules():
         for name, role in _stated(child).items():
             found.setdefault(f"{prefix}.{name}" if prefix else name, role)
-    return {name: _with_depth(name, found[name]) for name, _ in module.named_parameters()}
+    return {name: _placed(name, found[name]) for name, _ in module.named_parameters()}
 
 
 def _stated(module: nn.Module) -> dict[str, Role]:
@@ -49,9 +51,11 @@ def _stated(module: nn.Module) -> dict[str, Role]:
     return getattr(module, "parameter_roles", {})
 
 
-def _with_depth(name: str, role: Role) -> Role:
+def _placed(name: str, role: Role) -> Role:
+    """The role of a parameter with its block and sublayer, which its name tells."""
     parts = name.split(".")
     if "blocks" not in parts:
         return role
-    depth = int(parts[parts.index("blocks") + 1])
-    return Role(role.kind, role.parts, role.residual, depth)
+    _, depth, *inner = parts[parts.index("blocks") :]
+    sublayer = inner[1] if inner[0] == "sublayers" else None
+    return replace(role, depth=int(depth), sublayer=sublayer)

@@ -151,8 +151,8 @@ def view(rule: Visibility, coordinates: Coordinates, keys: Coordinates | None = 
     if document is not None:
         seen = seen & (document >= 0)[:, None, :]
     blind = ~seen.any(-1, keepdim=True)
-    isolating = all(isinstance(r, SameDocument | Bidirectional) for r in members)
-    shape = "documents" if isolating and SameDocument() in members else "mask"
+    isolating = is_two_sided(rule) and SameDocument() in members
+    shape = "documents" if isolating else "mask"
     bounds = None
     if shape == "documents" and document is not None and document.is_cuda:
         bounds = document_bounds(document)
@@ -168,6 +168,11 @@ def _order(members: "tuple[Visibility, ...]") -> Literal["all", "causal"] | None
     if not all(isinstance(rule, Bidirectional | Causal) for rule in members):
         return None
     return "causal" if any(isinstance(rule, Causal) for rule in members) else "all"
+
+
+def is_two_sided(rule: Visibility) -> bool:
+    """Whether a place sees all of its document, what follows it too."""
+    return all(isinstance(r, Bidirectional | SameDocument) for r in _members(rule, Both))
 
 
 def document_bounds(document: Tensor) -> Tensor:

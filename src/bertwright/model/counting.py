@@ -29,6 +29,7 @@ def parameters_by_part(recipe: Recipe, vocabulary_size: int | None = None) -> di
     parts = {
         "embeddings": model.encoder.embeddings,
         "blocks": model.encoder.blocks,
+        "passage": model.encoder.passage,
         "last_norm": model.encoder.norm,
         "output": model.output or nn.Identity(),
         **{f"head_{name}": head for name, head in model.heads.items()},
@@ -74,18 +75,19 @@ def arithmetic(recipe: Recipe, phase: int = 0, vocabulary_size: int | None = Non
     encoder, length = recipe.encoder, recipe.assembly_of(phase).length
     size = vocabulary_size or recipe.text.tokenizer.size
     mixing, inner = _sublayers(encoder.depth, recipe.num_blocks_of(phase))
-    width = encoder.width
+    width = encoder.inner_width
     gates = 3 if encoder.feed_forward.gated else 2
     projected, attended = encoder.mixer.operations(width, length)
     attended += encoder.positions.operations(width, length)
     products = mixing * projected + inner * 2 * gates * width * encoder.feed_forward.inner(width)
-    if encoder.table_width != width:
-        products += 2 * encoder.table_width * width
-    transform = 2 * width * encoder.table_width if recipe.output.transform else 0
+    products += encoder.embeddings.operations(encoder.width)
+    products += recipe.num_blocks_of(phase) * encoder.depth.operations(encoder.width)
+    if encoder.bottleneck is not None:
+        products += recipe.num_blocks_of(phase) * encoder.bottleneck.operations(encoder.width)
+    named = recipe.output.width(encoder)
+    transform = 2 * encoder.width * named if recipe.output.transform else 0
     asked = _asked_share(recipe, phase, length)
-    return Arithmetic(
-        products, mixing * attended, asked * (transform + 2 * encoder.table_width * size)
-    )
+    return Arithmetic(products, mixing * attended, asked * (transform + 2 * named * size))
 
 
 def _sublayers(depth: Depth, num_blocks: int | None = None) -> tuple[int, int]:
@@ -96,11 +98,13 @@ def _sublayers(depth: Depth, num_blocks: int | None = None) -> tuple[int, int]:
 def _asked_share(recipe: Recipe, phase: int, length: int) -> float:
     """Questions to the vocabulary per token."""
     share = 0.0
-    for objective in recipe.objectives_of(phase).values():
-        if isinstance(objective, Masked):
-            share += objective.selection.rate.at(0.5)
-        elif isinstance(objective, Causal):
-            share += 1.0 if objective.targets is None else objective.targets / length
+    for turn in recipe.turns_of(phase):
+        for objective in turn.objectives.values():
+            if isinstance(objective, Masked):
+                share += turn.share * objective.selection.rate.at(0.5)
+            elif isinstance(objective, Causal):
+                asked = 1.0 if objective.targets is None else objective.targets / length
+                share += turn.share * asked
     return share
 
 
@@ -128,7 +132,7 @@ def training_memory(recipe: Recipe, vocabulary_size: int | None = None) -> int:
 def _activations(encoder: EncoderChoice, length: int) -> int:
     """Numbers kept for the way back, per token."""
     mixing, inner = _sublayers(encoder.depth)
-    width = encoder.width
+    width = encoder.inner_width
     heads = encoder.mixer.shape(width).heads
     wide = encoder.feed_forward.inner(width) * (3 if encoder.feed_forward.gated else 2)
     return mixing * (7 * width + 2 * heads * length) + inner * (3 * width + wide)

@@ -121,7 +121,8 @@ class Model(nn.Module):
         Those that rewrite what is seen are asked first; one pass answers the others, and notes in
         ``memory`` what the next batch is to remember.
         """
-        rule = self.encoder.rule & visibility_of(list(objectives.values()))
+        asked_now = [objectives[name] for name in batch.questions]
+        rule = self.encoder.rule & visibility_of(asked_now)
         heads = dict(self.heads.items())
         pieces, losses = batch.pieces, dict[str, Loss]()
         first_place = batch.first_row * pieces.shape[1]
@@ -129,8 +130,9 @@ class Model(nn.Module):
             if objectives[name].rewrites:
                 draft = Draft(pieces, batch.coordinates, rule, noise, first_place)
                 pieces, losses[name] = objectives[name].rewrite(asked, draft, heads.get(name))
-        states = self.encoder(pieces, batch.coordinates, rule, noise, memory=memory)
-        reading = Reading(pieces, states, self.embedding, self.output)
+        notes: dict[str, Tensor] = {}
+        states = self.encoder(pieces, batch.coordinates, rule, noise, memory=memory, notes=notes)
+        reading = Reading(pieces, states, self.embedding, self.output, notes)
         for name, asked in batch.questions.items():
             if not objectives[name].rewrites:
                 losses[name] = objectives[name].answer(asked, reading, heads.get(name))

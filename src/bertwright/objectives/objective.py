@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from pydantic import Field
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
@@ -97,12 +98,14 @@ class Reading:
         states: (B, L, D) of the encoder.
         embedding: (V, E), the table of pieces.
         output: over the vocabulary, where the model has one.
+        notes: what the encoder says of its pass beside the states, by name.
     """
 
     pieces: Tensor
     states: Tensor
     embedding: Tensor
     output: Output | None
+    notes: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
 
     def at(self, where: Tensor) -> Tensor:
         """The states (M, D) at flat places (M,)."""
@@ -117,15 +120,21 @@ class Reading:
 
 
 class Objective(Choice):
-    """The axis. ``weight`` scales the mean loss where several questions are asked at once."""
+    """The axis. ``weight`` scales the mean loss where several questions are asked at once.
+    Questions with a ``share`` take turns, one in a step, each in that share of the steps; those
+    without are asked in every step."""
 
     weight: Value = Constant(value=1.0)
+    share: float | None = Field(default=None, gt=0.0)
 
     visibility: ClassVar[Visibility] = Bidirectional()
     """Who may see whom while this question is asked, beside the encoder's own rule."""
 
     names_pieces: ClassVar[bool] = False
     """Whether the answer is a piece, given by the model's output module."""
+
+    guesses: ClassVar[bool] = True
+    """Whether there are right answers among others, so that who knows nothing can guess."""
 
     rewrites: ClassVar[bool] = False
     """Whether its own module is asked before the encoder, and changes what that sees."""
@@ -156,5 +165,8 @@ def visibility_of(objectives: Sequence[Objective]) -> Visibility:
     rules = [objective.visibility for objective in objectives] or [Bidirectional()]
     if any(rule != rules[0] for rule in rules):
         names = ", ".join(type(objective).__name__ for objective in objectives)
-        raise ValueError(f"{names} see the text differently: ask them in phases of their own")
+        raise ValueError(
+            f"{names} see the text differently: ask them in phases of their own, or give each a "
+            f"share of the steps"
+        )
     return rules[0]

@@ -10,17 +10,25 @@ from bertwright.encoder.encoder import EncoderChoice
 from bertwright.encoder.feed_forward import ACTIVATIONS, Activation
 from bertwright.encoder.kernels.cross_entropy import PLAIN, Pointwise, cross_entropy
 from bertwright.encoder.kernels.lookup import table
+from bertwright.encoder.norms import Norm
 from bertwright.encoder.roles import Role
+from bertwright.errors import UserError
 
 
 class OutputChoice(Choice):
     """The axis. ``transform`` puts a dense layer, an activation and a norm before the vocabulary
-    (BERT); ``bias`` is one number per piece."""
+    (BERT), ``norm`` being that of the encoder unless it is stated; ``bias`` is one number per
+    piece."""
 
     transform: bool = True
     transform_bias: bool = True
     activation: Activation = "gelu"
+    norm: Norm | None = None
     bias: bool = True
+
+    def width(self, encoder: EncoderChoice) -> int:
+        """The width at which pieces are named."""
+        return encoder.table_width
 
     def build(self, encoder: EncoderChoice, vocabulary_size: int) -> "Output":
         """The module for an encoder and a vocabulary."""
@@ -46,14 +54,34 @@ class Untied(OutputChoice):
         return Output(self, encoder, vocabulary_size, own)
 
 
+class Extended(OutputChoice):
+    """Pieces are named at the full width of the encoder: by the narrow table that embeds them, and
+    beside it by one of their own (Sun et al. 2020)."""
+
+    kind: Literal["extended"] = "extended"
+
+    def width(self, encoder: EncoderChoice) -> int:
+        return encoder.width
+
+    def build(self, encoder: EncoderChoice, vocabulary_size: int) -> "Output":
+        own = encoder.width - encoder.table_width
+        if own < 1:
+            raise UserError(
+                "output.kind=extended needs a table of pieces that is narrower than the encoder: "
+                "set a smaller encoder.embeddings.width, or output.kind=tied"
+            )
+        return ExtendedOutput(self, encoder, vocabulary_size, table(vocabulary_size, own))
+
+
 class Transform(nn.Module):
     """dense, activation, norm: (M, D) to (M, E)."""
 
     def __init__(self, choice: OutputChoice, encoder: EncoderChoice) -> None:
         super().__init__()
+        width = choice.width(encoder)
         self.activation = choice.activation
-        self.dense = nn.Linear(encoder.width, encoder.table_width, choice.transform_bias)
-        self.norm = encoder.norm.build(encoder.table_width)
+        self.dense = nn.Linear(encoder.width, width, choice.transform_bias)
+        self.norm = (choice.norm or encoder.norm).build(width)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.norm(ACTIVATIONS[self.activation](self.dense(x)))
@@ -99,3 +127,11 @@ class Output(nn.Module):
 
     def _own(self, embedding: Tensor) -> Tensor:
         return embedding if self.table is None else self.table.weight
+
+
+class ExtendedOutput(Output):
+    """The embedding (V, E) and a table (V, D - E), side by side."""
+
+    def _own(self, embedding: Tensor) -> Tensor:
+        assert self.table is not None
+        return torch.cat((embedding, self.table.weight), dim=1)

@@ -9,10 +9,12 @@ from pydantic import Field, field_validator, model_validator
 from bertwright.axes import Precision, Settings
 from bertwright.encoder.encoder import EncoderChoice
 from bertwright.encoder.positions import Learned
+from bertwright.encoder.visibility import is_two_sided
 from bertwright.examples.assembly import Assembly, Pair
-from bertwright.objectives import Objective, PairQuestion
+from bertwright.objectives import Objective, PairQuestion, Ponder
 from bertwright.objectives.objective import visibility_of
 from bertwright.objectives.output import OutputChoice, Tied
+from bertwright.objectives.turns import Turn, turns_of
 from bertwright.optimisers.adam import AdamW
 from bertwright.optimisers.optimiser import Optimiser
 from bertwright.recipes.loading import Change, merged, resolve
@@ -117,12 +119,20 @@ class Recipe(Settings):
             raise ValueError("phases: depth may only grow from phase to phase, and ends as 1")
         if depths[0] < 1.0 and self.encoder.depth.sharing != "none":
             raise ValueError("phases: blocks that share their parameters cannot be stacked")
+        if depths[0] < 1.0 and self.encoder.residual.looks_back:
+            raise ValueError("phases: blocks that look back at all before them cannot be stacked")
 
     def _check_phase(self, number: int) -> None:
         asked = self.objectives_of(number)
         if not asked:
             raise ValueError(f"phases.{number} asks no question: name one of its objectives")
-        visibility_of(list(asked.values()))
+        for turn in self.turns_of(number):
+            seen = self.encoder.visibility & visibility_of(list(turn.objectives.values()))
+            if self.encoder.embeddings.reads_neighbours and not is_two_sided(seen):
+                raise ValueError(
+                    f"phases.{number}: encoder.embeddings makes a place of the next piece as well: "
+                    f"choose another kind, or objectives that see both sides"
+                )
         positions, length = self.encoder.positions, self.assembly_of(number).length
         if isinstance(positions, Learned) and length > positions.size:
             raise ValueError(
@@ -130,6 +140,11 @@ class Recipe(Settings):
                 f"({positions.size})"
             )
         pairs = isinstance(self.assembly, Pair)
+        if self.encoder.depth.runs_all and any(isinstance(o, Ponder) for o in asked.values()):
+            raise ValueError(
+                f"phases.{number}: objectives.ponder needs blocks that halt: set "
+                f"encoder.depth.kind to halting, or leave it out"
+            )
         for name, objective in asked.items():
             if isinstance(objective, PairQuestion) and not pairs:
                 raise ValueError(
@@ -151,6 +166,10 @@ class Recipe(Settings):
             )
             for name, settings in chosen.items()
         }
+
+    def turns_of(self, phase: int) -> tuple[Turn, ...]:
+        """Which of them are asked together, and how often."""
+        return turns_of(self.objectives_of(phase))
 
     def assembly_of(self, phase: int) -> Assembly:
         """The assembly of a phase, at its length."""

@@ -110,7 +110,8 @@ class Transformed(HeadChoice):
 
     def build(self, recipe: Recipe, num_outputs: int, rate: float) -> "Head":
         enter = Transform(recipe.output, recipe.encoder)
-        return Head(self.read, enter, recipe.encoder.table_width, num_outputs, (0.0, rate))
+        width = recipe.output.width(recipe.encoder)
+        return Head(self.read, enter, width, num_outputs, (0.0, rate))
 
     @torch.no_grad()
     def inherit(self, head: "Head", model: Model) -> None:
@@ -178,7 +179,7 @@ def default_head(recipe: Recipe, answer: Answer) -> HeadChoice:
     a pre-norm encoder reads through the transform of
     its output, over the whole row, since nothing taught it to gather a text in its first place.
     """
-    transforms = recipe.encoder.norm.placement == "pre" and recipe.output.transform
+    transforms = recipe.encoder.norm.first and recipe.output.transform
     if answer == "tags":
         return Transformed(read="words") if transforms else Plain(read="words")
     if isinstance(recipe.encoder.visibility, Causal):

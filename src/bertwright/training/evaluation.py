@@ -8,7 +8,7 @@ split and V the size of the vocabulary; and the accuracy of always naming the mo
 """
 
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -24,6 +24,7 @@ from bertwright.examples.selection import Tokens
 from bertwright.model.model import Model, TensorBatch
 from bertwright.objectives.masked import Masked
 from bertwright.objectives.objective import Loss, Objective
+from bertwright.objectives.turns import turns_of
 from bertwright.randomness import Permutation, key
 from bertwright.recipes import Recipe
 from bertwright.schedules import Constant
@@ -105,15 +106,17 @@ def held_out(recipe: Recipe, phase: int, data: Data, num_tokens: int) -> HeldOut
     else:
         rows = Permutation(source.num_rows, key(SEED, "held-out"))(np.arange(num_rows))
         parts = np.split(rows, range(at_once, num_rows, at_once))
-    ask = {name: asker(o, SEED, data, progress=1.0) for name, o in objectives.items()}
-    batches = tuple(
-        make_batch(source, part, np.zeros_like(part), ask, 0, assembly.in_order and number > 0)
-        for number, part in enumerate(parts)
-    )
+    batches: list[Batch] = []
+    for turn in turns_of(objectives):
+        ask = {name: asker(o, SEED, data, 1.0) for name, o in turn.objectives.items()}
+        batches += (
+            make_batch(source, part, np.zeros_like(part), ask, 0, assembly.in_order and number > 0)
+            for number, part in enumerate(parts)
+        )
     masked = masked_name(objectives)
     if masked is None:
-        return HeldOut(objectives, batches, None, None)
-    return HeldOut(objectives, batches, *_without_reading(batches, masked, data))
+        return HeldOut(objectives, tuple(batches), None, None)
+    return HeldOut(objectives, tuple(batches), *_without_reading(batches, masked, data))
 
 
 def evaluate(
@@ -165,7 +168,7 @@ def masked_name(objectives: Mapping[str, Objective]) -> str | None:
 def measure(
     model: Answering,
     objectives: Mapping[str, Objective],
-    batches: tuple[Batch, ...] | list[Batch],
+    batches: Sequence[Batch],
     device: torch.device,
 ) -> dict[str, tuple[float, float, float]]:
     """Of every question: the sum of the losses, how many were right, and how many there were."""
@@ -196,9 +199,9 @@ def _fixed(objective: Objective) -> Objective:
     return objective.model_copy(update={"selection": selection, "corruption": Replace()})
 
 
-def _without_reading(batches: tuple[Batch, ...], name: str, data: Data) -> tuple[float, float]:
+def _without_reading(batches: Sequence[Batch], name: str, data: Data) -> tuple[float, float]:
     counts = data.piece_counts
-    questions = [batch.questions[name] for batch in batches]
+    questions = [batch.questions[name] for batch in batches if name in batch.questions]
     target = np.concatenate([q.target[q.weight > 0] for q in questions])
     entropy = -np.log((counts[target] + 1) / (counts.sum() + len(counts))).mean()
     return float(entropy), float((target == counts.argmax()).mean())

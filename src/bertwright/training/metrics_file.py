@@ -44,7 +44,7 @@ class MetricsFile(Reporter):
         last = reports[-1]
         line = self._where(last.place.step + 1, last.place)
         line["loss"] = _mean([r.loss for r in reports])
-        for name in last.losses:
+        for name in dict.fromkeys(name for report in reports for name in report.losses):
             asked = [r for r in reports if name in r.losses]
             key = name.replace("-", "_")
             line[f"{key}_loss"] = _mean([r.losses[name] for r in asked])

@@ -20,6 +20,7 @@ from bertwright.examples.questions import Question
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.objectives.hiding import Hiding
 from bertwright.objectives.objective import Asking, Objective
+from bertwright.objectives.turns import turn_at
 from bertwright.randomness import Draw, Permutation, key
 from bertwright.recipes import Recipe
 from bertwright.text.shards import Data
@@ -43,6 +44,7 @@ class RecipeBatches:
         self._processes = processes
         phases = range(len(recipe.phases))
         self._objectives = [recipe.objectives_of(phase) for phase in phases]
+        self._turns = [recipe.turns_of(phase) for phase in phases]
         self._sources = plan_phases(recipe, data, "train", recipe.seed)
 
     def __call__(self, place: Place) -> StepBatch[Batch]:
@@ -53,10 +55,13 @@ class RecipeBatches:
         share = mine.stop - mine.start
         parts = max(1, -(-share * length // max(self._recipe.micro_batch_tokens, length)))
         bounds = [mine.start + share * part // parts for part in range(parts + 1)]
-        batches = [self._rows(place, np.arange(start, stop)) for start, stop in pairwise(bounds)]
+        asked = turn_at(self._turns[place.phase], self._recipe.seed, place.step).objectives
+        batches = [
+            self._rows(place, asked, np.arange(start, stop)) for start, stop in pairwise(bounds)
+        ]
         counts = {
             name: sum(float(batch.questions[name].weight.sum()) for batch in batches)
-            for name in self._objectives[place.phase]
+            for name in asked
         }
         return StepBatch(batches, counts, num_rows, sum(b.num_tokens for b in batches))
 
@@ -84,21 +89,27 @@ class RecipeBatches:
         """How many rows a phase reads before it reads one again."""
         return self._sources[phase].num_rows
 
-    def assembled(self, phase: int, index: NDArray[np.int64], epoch: NDArray[np.int64]) -> Rows:
+    def assembled(
+        self,
+        phase: int,
+        objectives: Mapping[str, Objective],
+        index: NDArray[np.int64],
+        epoch: NDArray[np.int64],
+    ) -> Rows:
         """Rows ``index`` (B,) of an ``epoch`` (B,) before anything is hidden in them."""
-        visit = _visited(self._objectives[phase].values(), epoch)
+        visit = _visited(objectives.values(), epoch)
         return self._sources[phase].rows(index, visit)
 
     def asked(
         self,
         place: Place,
+        objectives: Mapping[str, Objective],
         index: NDArray[np.int64],
         epoch: NDArray[np.int64],
         first_row: int = 0,
         continues: bool = False,
     ) -> Batch:
-        """Rows ``index`` (B,) of an ``epoch`` (B,) with the questions of a place."""
-        objectives = self._objectives[place.phase]
+        """Rows ``index`` (B,) of an ``epoch`` (B,) with some questions, as a place asks them."""
         ask = {
             name: asker(objective, self._recipe.seed, self._data, self._progress(place))
             for name, objective in objectives.items()
@@ -107,10 +118,12 @@ class RecipeBatches:
         source = self._sources[place.phase]
         return make_batch(source, index, visit, ask, first_row, continues)
 
-    def _rows(self, place: Place, of_step: NDArray[np.int64]) -> Batch:
+    def _rows(
+        self, place: Place, asked: Mapping[str, Objective], of_step: NDArray[np.int64]
+    ) -> Batch:
         """The rows of these numbers, counted within the step."""
         if self._recipe.assembly.in_order:
-            return self._rows_in_order(place, of_step)
+            return self._rows_in_order(place, asked, of_step)
         num_rows = self.rows_in_epoch(place.phase)
         epoch, drawn = np.divmod(place.rows + of_step, num_rows)
         index = np.empty_like(drawn)
@@ -118,16 +131,18 @@ class RecipeBatches:
             within = epoch == each
             order = _order(num_rows, self._recipe.seed, int(each))
             index[within] = order(drawn[within])
-        return self.asked(place, index, epoch, first_row=int(of_step[0]))
+        return self.asked(place, asked, index, epoch, first_row=int(of_step[0]))
 
-    def _rows_in_order(self, place: Place, of_step: NDArray[np.int64]) -> Batch:
+    def _rows_in_order(
+        self, place: Place, asked: Mapping[str, Objective], of_step: NDArray[np.int64]
+    ) -> Batch:
         """The same, where row r of every step is a part of the r-th stretch of the text."""
         at_once = self.num_rows(place)
         stretch = in_stretches(self.rows_in_epoch(place.phase), at_once)
         epoch, step = divmod(place.rows // at_once, stretch)
         index = of_step * stretch + step
         epochs = np.full_like(index, epoch)
-        return self.asked(place, index, epochs, int(of_step[0]), continues=step > 0)
+        return self.asked(place, asked, index, epochs, int(of_step[0]), continues=step > 0)
 
 
 def in_stretches(num_rows: int, at_once: int) -> int:

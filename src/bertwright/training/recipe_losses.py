@@ -26,9 +26,7 @@ class RecipeLosses:
         memory: StreamMemory | None = None,
     ) -> None:
         draws = any(o.rewrites for o in recipe.objectives.values())
-        self._is_noisy = with_dropout and (
-            draws or recipe.encoder.dropout > 0 or recipe.encoder.mixer.drops
-        )
+        self._is_noisy = with_dropout and (draws or recipe.encoder.drops)
         self._seed = recipe.seed
         self._model = model
         self._memory = memory or StreamMemory(0)

@@ -9,6 +9,7 @@ import transformers
 from stock import (
     LENGTH,
     PADDED,
+    SMALL,
     TOKENIZERS,
     both_lengths,
     coordinates,
@@ -16,6 +17,7 @@ from stock import (
     rows,
     saved,
     stock_model,
+    without_padding,
 )
 from torch import Tensor
 
@@ -82,6 +84,10 @@ STOCK: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt": ("OpenAIGPTLMHeadModel", TOKENS),
     "xlnet": ("XLNetLMHeadModel", TOKENS),
     "xlnet-alone": ("XLNetModel", {**TOKENS, "ff_activation": "relu"}),
+    "mobilebert": ("MobileBertForPreTraining", {}),
+    "mobilebert-masked": ("MobileBertForMaskedLM", {"hidden_act": "gelu", "layer_norm_eps": 1e-3}),
+    "mobilebert-pairs": ("MobileBertForNextSentencePrediction", {}),
+    "mobilebert-alone": ("MobileBertModel", {}),
     "modern": ("ModernBertForMaskedLM", {}),
     "modern-alone": ("ModernBertModel", {"norm_eps": 1e-2}),
     "modern-untied": ("ModernBertForMaskedLM", {"tie_word_embeddings": False}),
@@ -200,6 +206,16 @@ OURS: dict[str, tuple[str, str, list[str]]] = {
     "gpt": ("gpt", "OpenAIGPTLMHeadModel", []),
     "gpt-2": ("gpt-2", "GPT2LMHeadModel", []),
     "xlnet": ("xlnet", "XLNetLMHeadModel", []),
+    "mobilebert": ("mobilebert", "MobileBertForPreTraining", []),
+    "mobilebert-masked": (
+        "mobilebert",
+        "MobileBertForMaskedLM",
+        [
+            "objectives.next-sentence=null",
+            "encoder.feed_forward.kind=gelu",
+            "output.activation=gelu",
+        ],
+    ),
     "modern": ("modern", "ModernBertForMaskedLM", []),
     "modern-local": (
         "modern",
@@ -222,7 +238,9 @@ def made(case: str) -> tuple[Model, Tokenizer, str]:
     recipe = toy(system, *overrides)
     tokenizer = Tokenizer(TOKENIZERS["Roberta" if system == "roberta" else "Bert"]())
     model = Model.build(recipe, tokenizer.size).eval()
-    randomise(model)
+    randomise(model, SMALL if system == "mobilebert" else 0.2)
+    if system == "mobilebert":
+        without_padding(model.encoder.embeddings.pieces)
     return model, tokenizer, architecture
 
 

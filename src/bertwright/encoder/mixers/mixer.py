@@ -5,6 +5,7 @@ from typing import ClassVar
 from torch import nn
 
 from bertwright.axes import Choice
+from bertwright.encoder.norms import Norm
 from bertwright.encoder.positions import HeadShape, Positions
 
 
@@ -31,7 +32,7 @@ class Mixer(Choice):
         """Whether anything is dropped inside while training."""
         return getattr(self, "dropout", 0.0) > 0.0
 
-    def build(self, width: int, positions: Positions) -> nn.Module:
+    def build(self, width: int, positions: Positions, norm: Norm) -> nn.Module:
         """A module from (B, L, width) to (B, L, width)."""
         raise TypeError(f"{type(self).__name__} is an axis, not a mixer")
 

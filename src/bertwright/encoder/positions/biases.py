@@ -116,7 +116,7 @@ class GatedTerm(Term):
         self.reset = nn.Linear(shape.head_width, 1, bias=False)
         self.gain = nn.Parameter(torch.ones(shape.heads))
 
-    def forward(self, query: Tensor, key: Tensor, relation: Relation, fused: nn.Linear) -> Tensor:
+    def forward(self, query: Tensor, key: Tensor, relation: Relation, fused: nn.Module) -> Tensor:
         assert relation.bias is not None
         update, reset = torch.sigmoid(self.update(query)), torch.sigmoid(self.reset(query))
         gain = self.gain.view(-1, 1, 1).to(query.dtype)
