@@ -39,6 +39,9 @@ def embed(
     normalise: Annotated[
         bool, typer.Option("--normalise", help="Scale every vector to length 1.")
     ] = False,
+    language: Annotated[
+        str | None, typer.Option(help="Of the texts, for an encoder with a vector for each (XLM).")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Turn every line into a vector, in order."""
@@ -61,7 +64,7 @@ def embed(
         lines = (line for _, line in read_lines(file))
     kept: list[np.ndarray] = []
     while texts := list(islice(lines, AT_ONCE)):
-        vectors = loaded.embed(texts, pooling.value, normalise)
+        vectors = loaded.embed(texts, pooling.value, normalise, language)
         if output is None:
             for text, vector in zip(texts, vectors.tolist(), strict=True):
                 line = {"text": text, "vector": vector}

@@ -3,6 +3,7 @@ between two."""
 
 from collections.abc import Iterator
 from itertools import pairwise
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,17 +77,18 @@ class SelectedSplit(Split):
 
 
 def languages_apart(split: Split) -> list[SelectedSplit]:
-    """A split for each of the languages that its documents are in."""
+    """A split for each of the languages that its documents are in, in the order of their names."""
     assert split.languages is not None
     return [
         SelectedSplit(split, np.flatnonzero(split.languages == number), name)
-        for number, name in enumerate(split.language_names)
+        for number, name in sorted(enumerate(split.language_names), key=itemgetter(1))
         if (split.languages == number).any()
     ]
 
 
 def translations_apart(split: Split) -> list[SelectedSplit]:
-    """A split for each two languages between which it has translations, the first side first."""
+    """A split for each two languages between which it has translations, the first side first, in
+    the order of their names."""
     assert split.languages is not None
     names, second = split.language_names, split.translations
     pairs = np.stack([split.languages[second - 1], split.languages[second]], axis=1)
@@ -95,4 +97,4 @@ def translations_apart(split: Split) -> list[SelectedSplit]:
         mine = second[(pairs == (a, b)).all(axis=1)]
         documents = np.stack([mine - 1, mine], axis=1).ravel()
         found.append(SelectedSplit(split, documents, f"{names[a]}-{names[b]}"))
-    return found
+    return sorted(found, key=lambda own: own.name)

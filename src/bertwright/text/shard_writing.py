@@ -205,7 +205,11 @@ def _content_hash(
     tokenizer: TokenizerIdentity, files: dict[str, File], languages: tuple[str, ...]
 ) -> str:
     shards = {name: file.sha256 for name, file in files.items() if name != TOKENIZER_FILE}
-    deciding = {"schema": SCHEMA_VERSION, "tokenizer": tokenizer.hash, "shards": shards}
+    deciding: dict[str, Any] = {
+        "schema": SCHEMA_VERSION,
+        "tokenizer": tokenizer.hash,
+        "shards": shards,
+    }
     if languages:
         deciding["languages"] = languages
     return sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()

@@ -32,6 +32,7 @@ from bertwright.schedules import Constant
 from bertwright.text.shards import Data
 from bertwright.training.bits_per_byte import hidden_words
 from bertwright.training.recipe_batches import asker, in_stretches, split_of
+from bertwright.training.retrieval import retrieval
 from bertwright.training.stream_memory import StreamMemory
 
 SEED = 0
@@ -166,11 +167,18 @@ def _of_each(
 
 def evaluate(model: Model, data: Data, device: torch.device | None = None) -> dict[str, float]:
     """Everything that is measured of a trained model: its last phase's questions on held-out text,
-    and bits per byte where it can name hidden pieces."""
+    bits per byte where it can name hidden pieces, retrieval where there are translations."""
     device = device or model.embedding.device
     recipe, last = model.recipe, len(model.recipe.phases) - 1
     figures = held_out(recipe, last, data, TOKENS_AT_END).figures(model, device)
-    return {**figures, **bits_per_byte(model, data, device)}
+    return {**figures, **bits_per_byte(model, data, device), **translations_found(model, data)}
+
+
+def translations_found(model: Model, data: Data) -> dict[str, float]:
+    """How often held-out texts find their translations; see :mod:`bertwright.training.retrieval`."""
+    with eagerly():
+        split = split_of(model.recipe, data, "heldout")
+        return retrieval(model, split, data.tokenizer.specials)
 
 
 def bits_per_byte(

@@ -8,7 +8,7 @@ through its rows epoch after epoch, each in an order of its own.
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,8 +104,8 @@ class Mixture(Assembly):
                 refused = error
         if not planned:
             raise refused or UserError(
-                f"parts.{name}: the {split.name} split holds nothing for it: prepare some "
-                f"translations, as en,de=FILE,FILE"
+                f"the {split.name} split holds nothing for assembly.parts.{name}: prepare some "
+                f"translations, as en,de=FILE,FILE, or leave it out with assembly.parts.{name}=null"
             )
         return planned
 
@@ -216,7 +216,9 @@ def _together(parts: Sequence[tuple[NDArray[np.bool_], Rows]], length: int) -> R
     """Rows of several assemblies as one batch: what one of them leaves out is spelled out."""
     num_rows = len(parts[0][0])
 
-    def joined(arrays: Sequence[NDArray[np.int32] | None], otherwise: object) -> NDArray[np.int32]:
+    def joined(
+        arrays: Sequence[NDArray[Any] | None], otherwise: NDArray[Any] | int
+    ) -> NDArray[np.int32]:
         grid = np.empty((num_rows, length), np.int32)
         for (mine, _), array in zip(parts, arrays, strict=True):
             grid[mine] = otherwise if array is None else array
@@ -229,11 +231,12 @@ def _together(parts: Sequence[tuple[NDArray[np.bool_], Rows]], length: int) -> R
         if any(array is not None for array in arrays):
             whole = joined(arrays, said.get(field.name, -1))
             coordinates = replace(coordinates, **{field.name: whole})
+    relations = [(mine, rows.relation) for mine, rows in parts if rows.relation is not None]
     relation = None
-    if all(rows.relation is not None for _, rows in parts):
+    if len(relations) == len(parts):
         relation = np.empty(num_rows, np.int64)
-        for mine, rows in parts:
-            relation[mine] = rows.relation
+        for mine, own in relations:
+            relation[mine] = own
     pieces = joined([rows.pieces for _, rows in parts], 0)
     special = joined([rows.special for _, rows in parts], 0) > 0
     return Rows(pieces, coordinates, special, relation)

@@ -11,6 +11,7 @@ from bertwright.interop.huggingface.gpt import Gpt, Gpt2
 from bertwright.interop.huggingface.modernbert import ModernBert
 from bertwright.interop.huggingface.purposes import Net
 from bertwright.interop.huggingface.roberta import Roberta, XlmRoberta
+from bertwright.interop.huggingface.xlm import Xlm
 from bertwright.interop.huggingface.xlnet import XlNet
 from bertwright.text.tokenizers import Specials
 
@@ -28,6 +29,7 @@ FAMILIES: dict[str, Family] = {
         Gpt(),
         DistilBert(),
         XlNet(),
+        Xlm(),
     )
 }
 
