@@ -175,7 +175,7 @@ def evaluate(model: Model, data: Data, device: torch.device | None = None) -> di
 
 
 def translations_found(model: Model, data: Data) -> dict[str, float]:
-    """How often held-out texts find their translations; see :mod:`bertwright.training.retrieval`."""
+    """How often held-out texts find their translations; see ``retrieval``."""
     with eagerly():
         split = split_of(model.recipe, data, "heldout")
         return retrieval(model, split, data.tokenizer.specials)
