@@ -54,9 +54,13 @@ ROWS = 8
 
 @dataclass
 class ToyText:
-    """Random pieces with words, sentences and documents: what an assembly reads of a split."""
+    """Random pieces with words, sentences and documents: what an assembly reads of a split.
+
+    Documents are in two languages by turns, and each second one translates the one before.
+    """
 
     num_pieces: int = 1200
+    name: str = "train"
 
     def __post_init__(self) -> None:
         draw = np.random.default_rng(5)
@@ -64,6 +68,9 @@ class ToyText:
         self.sentence_starts = np.arange(0, self.num_pieces + 1, 6, dtype=np.int64)
         self.document_starts = np.arange(0, self.num_pieces + 1, 60, dtype=np.int64)
         self.num_documents = len(self.document_starts) - 1
+        self.languages = np.arange(self.num_documents) % 2
+        self.language_names = ("en", "de")
+        self.translations = np.arange(1, self.num_documents, 2)
         self.marks = np.zeros(self.num_pieces, np.uint8)
         self.marks[::2] |= WORD_START
         self.marks[self.sentence_starts[:-1]] |= SENTENCE_START

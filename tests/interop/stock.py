@@ -86,6 +86,7 @@ TOKENIZERS = {
     "OpenAIGPT": wordpiece,
     "XLNet": wordpiece,
     "MobileBert": wordpiece,
+    "XLM": wordpiece,
 }
 OWN_NAMES = {
     "DistilBert": {
@@ -109,12 +110,19 @@ OWN_NAMES["XLNet"] = {
     "intermediate_size": "d_inner",
 }
 THIN = {"hidden_size": 32, "intra_bottleneck_size": 16, "embedding_size": 24}
+OWN_NAMES["XLM"] = {
+    "hidden_size": "emb_dim",
+    "num_hidden_layers": "n_layers",
+    "num_attention_heads": "n_heads",
+    "max_position_embeddings": "max_position_embeddings",
+}
 OWN_NAMES["OpenAIGPT"] = {ours: n for ours, n in OWN_NAMES["GPT2"].items() if n != "n_inner"}
 
 
 def family_name(architecture: str) -> str:
     """Bert of BertForMaskedLM."""
-    return architecture.split("For")[0].removesuffix("Model").removesuffix("LMHead")
+    name = architecture.split("For")[0].removesuffix("Model")
+    return name.removesuffix("LMHead").removesuffix("With")
 
 
 def stock_model(architecture: str, **changes: Any) -> transformers.PreTrainedModel:
@@ -177,8 +185,10 @@ def rows(vocabulary_size: int, lengths: tuple[int, ...], padding: int) -> tuple[
     return pieces.masked_fill(~real, padding), real
 
 
-def coordinates(real: Tensor, segment: Tensor | None = None) -> Coordinates:
+def coordinates(
+    real: Tensor, segment: Tensor | None = None, language: Tensor | None = None
+) -> Coordinates:
     """Our way of saying which places are real."""
     place = torch.arange(real.shape[1])[None]
     document = None if real.all() else real.long() - 1
-    return Coordinates(place, segment=segment, document=document)
+    return Coordinates(place, segment=segment, document=document, language=language)

@@ -49,7 +49,8 @@ def test_arithmetic_is_what_pytorch_counts(system):
         model(pieces)
     counted = arithmetic(recipe, len(recipe.phases) - 1, VOCABULARY)
     expected = 2 * length * (counted.width + counted.length)
-    if recipe.encoder.positions.operations(32, length):
+    positions = recipe.encoder.positions
+    if positions.operations(32, length) != positions.operations(32, 2 * length):
         # The vectors of distances are projected once in every block, whatever the rows.
         attention = model.encoder.blocks[0].sublayers["attention"]
         projection = getattr(attention.term, "projection", attention.projection)

@@ -14,6 +14,10 @@ from bertwright.cli.output import AsJson, report
 AT_ONCE = 4096
 """Texts that are batched by length together."""
 
+Language = Annotated[
+    str | None, typer.Option(help="Of the text, for an encoder with a vector for each (XLM).")
+]
+
 
 class Pooling(StrEnum):
     """How the states of a text become one vector."""
@@ -39,6 +43,7 @@ def embed(
     normalise: Annotated[
         bool, typer.Option("--normalise", help="Scale every vector to length 1.")
     ] = False,
+    language: Language = None,
     as_json: AsJson = False,
 ) -> None:
     """Turn every line into a vector, in order."""
@@ -61,7 +66,7 @@ def embed(
         lines = (line for _, line in read_lines(file))
     kept: list[np.ndarray] = []
     while texts := list(islice(lines, AT_ONCE)):
-        vectors = loaded.embed(texts, pooling.value, normalise)
+        vectors = loaded.embed(texts, pooling.value, normalise, language)
         if output is None:
             for text, vector in zip(texts, vectors.tolist(), strict=True):
                 line = {"text": text, "vector": vector}

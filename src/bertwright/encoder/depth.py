@@ -54,10 +54,9 @@ def _known(order: str) -> str:
     return order
 
 
-class Stack(Depth):
+class Repeated(Depth):
     """``layers`` times the same block: attention, then feed-forward, or another ``order``."""
 
-    kind: Literal["stack"] = "stack"
     layers: int = 12
     order: str = "sf"
 
@@ -72,7 +71,13 @@ class Stack(Depth):
         return [self.order] * self.layers
 
 
-class HaltingStack(Stack):
+class Stack(Repeated):
+    """Layers that all places pass through."""
+
+    kind: Literal["stack"] = "stack"
+
+
+class HaltingStack(Repeated):
     """At most ``layers`` times the same block, with the same parameters; each place halts by itself
     (Dehghani et al. 2019, section 2.2).
 

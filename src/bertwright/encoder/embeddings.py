@@ -16,11 +16,13 @@ from bertwright.encoder.taps import Site, tap
 
 
 class EmbeddingChoice(Choice):
-    """The axis. ``segments`` is the number of segment types, 0 for none; ``norm`` normalises the
-    sum (BERT; not GPT); ``scaled`` multiplies the pieces by the root of the width (Vaswani et al.
-    2017, Transformer-XL); ``asking`` has a learned vector for places that ask (XLNet)."""
+    """The axis. ``segments`` is the number of segment types, 0 for none; ``languages`` are the
+    codes of those that have a vector each, added at every place (XLM); ``norm`` normalises the sum
+    (BERT; not GPT); ``scaled`` multiplies the pieces by the root of the width (Vaswani et al. 2017,
+    Transformer-XL); ``asking`` has a learned vector for places that ask (XLNet)."""
 
     segments: int = 0
+    languages: tuple[str, ...] = ()
     norm: bool = True
     scaled: bool = False
     asking: bool = False
@@ -54,7 +56,7 @@ class Pieces(EmbeddingChoice):
 class Factorised(EmbeddingChoice):
     """A narrow table and a projection up to the model (Lan et al. 2020).
 
-    Positions, segments and the norm stand at the narrow width, as in ALBERT.
+    Positions, segments, languages and the norm stand at the narrow width, as in ALBERT.
     """
 
     kind: Literal["factorised"] = "factorised"
@@ -93,7 +95,8 @@ class Trigrams(EmbeddingChoice):
 
 
 class Embeddings(nn.Module):
-    """Tables of pieces and segments; the position scheme's share; norm; dropout; projection.
+    """Tables of pieces, segments, languages; the position scheme's share; norm; dropout;
+    projection.
 
     ``positions`` is the encoder's scheme: its table, if it has one, is a part of this module.
     """
@@ -114,6 +117,7 @@ class Embeddings(nn.Module):
         self.pieces = table(vocabulary_size, of_table)
         self.joining = choice.joining(width)
         self.segments = table(choice.segments, of_sum) if choice.segments else None
+        self.languages = table(len(choice.languages), of_sum) if choice.languages else None
         self.positions = positions
         self.asking = nn.Parameter(torch.empty(of_table)) if choice.asking else None
         self.scale = of_table**0.5 if choice.scaled else None
@@ -138,21 +142,25 @@ class Embeddings(nn.Module):
         position = self.positions.added(coordinates)
         if position is not None:
             position = tap(site, "positions", position.to(x.dtype))
-        segment = self._segment(coordinates)
+        segment = _added(self.segments, coordinates.segment)
         if segment is not None:
             segment = tap(site, "segments", segment)
+        language = _added(self.languages, coordinates.language)
+        if language is not None:
+            language = tap(site, "languages", language)
         join = self.join if site is None else self.join.forward
-        x = join(x, position, segment, noise, site)
+        x = join(x, position, segment, language, noise, site)
         if self.up is not None:
             x = tap(site, "projection", self.up(x))
         return tap(site, "output", x)
 
-    def _segment(self, coordinates: Coordinates) -> Tensor | None:
-        if self.segments is None:
-            return None
-        if coordinates.segment is None:
-            return self.segments.weight[:1]
-        return lookup(self.segments.weight, coordinates.segment)
+
+def _added(rows: nn.Embedding | None, index: Tensor | None) -> Tensor | None:
+    """The vectors (B, L, E) of what a table tells apart; those of its first row (1, E) where nobody
+    says which is meant."""
+    if rows is None:
+        return None
+    return rows.weight[:1] if index is None else lookup(rows.weight, index)
 
 
 class TrigramProjection(nn.Module):
@@ -185,6 +193,7 @@ class Join(nn.Module):
         pieces: Tensor,
         position: Tensor | None,
         segment: Tensor | None,
+        language: Tensor | None,
         noise: Noise | None = None,
         site: Site | None = None,
     ) -> Tensor:
@@ -194,4 +203,6 @@ class Join(nn.Module):
             x = x + position
         if segment is not None:
             x = x + segment
+        if language is not None:
+            x = x + language
         return dropout(self.norm(tap(site, "sum", x)), self.rate, noise, 0)

@@ -72,6 +72,16 @@ class Small(Initialisation):
         return variance**0.5
 
 
+class FanIn(Initialisation):
+    """As large as PyTorch starts its own modules: 1/sqrt(3 fan-in) for every matrix (there uniform,
+    here normal), and 1/sqrt(width) for tables (XLM)."""
+
+    kind: Literal["fan-in"] = "fan-in"
+
+    def deviation(self, weight: Tensor, role: Role, num_residual: int) -> float:
+        return (weight.shape[-1] * (1 if role.kind == "table" else 3)) ** -0.5
+
+
 @torch.no_grad()
 def initialise(module: nn.Module, choice: Initialisation, seed: int) -> None:
     """Draw every parameter of a module: norms 1, biases 0, the rest as the choice says."""

@@ -57,6 +57,7 @@ def tensor_coordinates(batch: Batch, pieces: Tensor) -> Coordinates:
         segment=moved(own.segment),
         document=moved(own.document),
         order=moved(own.order),
+        language=moved(own.language),
         asking=None if own.asking is None else torch.from_numpy(own.asking).to(pieces.device),
     )
 

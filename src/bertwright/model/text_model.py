@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertwright.axes import Precision
+from bertwright.axes import Precision, did_you_mean
 from bertwright.encoder.encoder import Encoder
 from bertwright.encoder.kernels.packed import bfloat16_is_fast, pack
 from bertwright.encoder.stream import Coordinates
@@ -56,29 +56,39 @@ class TextModel:
         save_model(Path(folder), self.model, self.tokenizer)
 
     @torch.inference_mode()
-    def encode(self, texts: Sequence[str]) -> list[Vectors]:
-        """The state of every piece of every text, special tokens included: (tokens, D) each."""
+    def encode(self, texts: Sequence[str], language: str | None = None) -> list[Vectors]:
+        """The state of every piece of every text, special tokens included: (tokens, D) each.
+
+        ``language`` is that of the texts, for an encoder with a vector for each; None means the
+        first that it knows.
+        """
         result: list[Vectors] = [np.empty((0, 0), np.float32)] * len(texts)
         rows = self._rows(texts)
         for batch in self._batches(rows):
-            states = self._encoder()(batch.pieces, batch.coordinates).float().cpu().numpy()
+            coordinates = self._spoken(batch.coordinates, batch.pieces, language)
+            states = self._encoder()(batch.pieces, coordinates).float().cpu().numpy()
             for row, number in enumerate(batch.numbers):
                 result[number] = states[row, : batch.lengths[row]]
         return result
 
     def embed(
-        self, texts: Sequence[str], pooling: Pooling = "mean", normalise: bool = False
+        self,
+        texts: Sequence[str],
+        pooling: Pooling = "mean",
+        normalise: bool = False,
+        language: str | None = None,
     ) -> Vectors:
         """One vector per text, (N, D) float32.
 
         ``mean`` over the pieces, ``cls`` the first piece, ``last-four`` the mean over the pieces
-        of the last four blocks side by side, (N, 4 D).
+        of the last four blocks side by side, (N, 4 D). ``language`` as in :meth:`encode`.
         """
         if pooling not in ("mean", "cls", "last-four"):
             raise UserError(f"there is no pooling {pooling!r}: choose mean, cls or last-four")
         vectors: Vectors | None = None
         for batch in self._batches(self._rows(texts)):
-            states = self._states(batch.pieces, batch.coordinates, pooling)
+            coordinates = self._spoken(batch.coordinates, batch.pieces, language)
+            states = self._states(batch.pieces, coordinates, pooling)
             pooled = _pool(states, batch.coordinates.document, pooling)
             if normalise:
                 pooled = torch.nn.functional.normalize(pooled, dim=-1)
@@ -92,10 +102,13 @@ class TextModel:
         )
 
     @torch.inference_mode()
-    def fill_mask(self, text: str, top_k: int = 5) -> list[list[Guess]]:
+    def fill_mask(
+        self, text: str, top_k: int = 5, language: str | None = None
+    ) -> list[list[Guess]]:
         """The best answers for every hidden place of a text, in order, in float32.
 
         A place is hidden by writing ``[MASK]``, or the mask as this tokenizer spells it.
+        ``language`` as in :meth:`encode`.
         """
         self._require_output("fill-mask")
         mask = self.tokenizer.specials.mask
@@ -108,7 +121,8 @@ class TextModel:
             ids += ([mask] if number else []) + self.tokenizer.encode(part)
         pieces = torch.tensor([single(ids, self.tokenizer.specials, self.model.encoder.longest)])
         pieces = pieces.to(self.device)
-        states = self.model(pieces)[0]
+        coordinates = self._spoken(Coordinates.plain(pieces), pieces, language)
+        states = self.model(pieces, coordinates)[0]
         asked = (pieces[0] == mask).nonzero().flatten() - self.shift
         chances = torch.softmax(self.model.logits(states[asked]).float(), -1).topk(top_k)
         return [
@@ -149,6 +163,20 @@ class TextModel:
 
     def _batches(self, rows: Sequence[Sequence[int]]):
         return read_batches(rows, self.tokenizer.specials.pad, self.device)
+
+    def _spoken(
+        self, coordinates: Coordinates, pieces: Tensor, language: str | None
+    ) -> Coordinates:
+        """The coordinates of texts in a language; UserError where the encoder does not know it."""
+        if language is None:
+            return coordinates
+        known = self.model.recipe.encoder.embeddings.languages
+        if language not in known:
+            raise UserError(
+                f"the encoder has no vector for the language {language!r}"
+                f"{did_you_mean(language, known)}"
+            )
+        return replace(coordinates, language=torch.full_like(pieces, known.index(language)))
 
     @torch.inference_mode()
     def _states(self, pieces: Tensor, coordinates: Coordinates, pooling: Pooling) -> Tensor:

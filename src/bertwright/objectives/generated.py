@@ -43,7 +43,10 @@ class Generated(Hiding):
         if self.layers is not None:
             depth = depth.model_copy(update={"layers": self.layers})
         embeddings = Factorised(
-            width=encoder.table_width, segments=tables.segments, norm=tables.norm
+            width=encoder.table_width,
+            segments=tables.segments,
+            languages=tables.languages,
+            norm=tables.norm,
         )
         width = round(self.width * encoder.width)
         return encoder.model_copy(update={"width": width, "depth": depth, "embeddings": embeddings})
@@ -69,6 +72,7 @@ class Generator(nn.Module):
         self.encoder = choice.build(host.vocabulary_size)
         own, shared = self.encoder.embeddings, host.embeddings
         own.pieces, own.segments, own.positions = shared.pieces, shared.segments, shared.positions
+        own.languages = shared.languages
         own.join.norm = shared.join.norm
         self.output: Output = Tied().build(choice, host.vocabulary_size)
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertwright.errors import UserError
-from bertwright.examples.assembly import RowSource
+from bertwright.examples.assembly import MixedRows, RowSource
 from bertwright.examples.batches import Ask, Batch, make_batch
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.questions import Question
@@ -23,7 +23,7 @@ from bertwright.objectives.objective import Asking, Objective
 from bertwright.objectives.turns import turn_at
 from bertwright.randomness import Draw, Permutation, key
 from bertwright.recipes import Recipe
-from bertwright.text.shards import Data
+from bertwright.text.shards import Data, Split
 from bertwright.training.batch_source import StepBatch
 from bertwright.training.clock import Place
 from bertwright.training.distributed import ALONE, Processes
@@ -124,7 +124,13 @@ class RecipeBatches:
         """The rows of these numbers, counted within the step."""
         if self._recipe.assembly.in_order:
             return self._rows_in_order(place, asked, of_step)
-        num_rows = self.rows_in_epoch(place.phase)
+        source = self._sources[place.phase]
+        if isinstance(source, MixedRows):
+            index, epoch = source.read_at(
+                self._recipe.seed, place.step, place.rows, of_step, self.num_rows(place)
+            )
+            return self.asked(place, asked, index, epoch, first_row=int(of_step[0]))
+        num_rows = source.num_rows
         epoch, drawn = np.divmod(place.rows + of_step, num_rows)
         index = np.empty_like(drawn)
         for each in np.unique(epoch):
@@ -166,9 +172,19 @@ def plan_phases(recipe: Recipe, data: Data, split: str, seed: int) -> list[RowSo
         assembly = recipe.assembly_of(phase)
         name = assembly.model_dump_json()
         if name not in planned:
-            planned[name] = assembly.plan(data.split(split), data.tokenizer.specials, seed)
+            text = split_of(recipe, data, split)
+            planned[name] = assembly.plan(text, data.tokenizer.specials, seed)
         sources.append(planned[name])
     return sources
+
+
+def split_of(recipe: Recipe, data: Data, name: str) -> Split:
+    """A split of the data; its languages numbered as those of the encoder, where that has any.
+
+    Errors: UserError where the data say no languages, or one that the encoder does not know.
+    """
+    languages, split = recipe.encoder.embeddings.languages, data.split(name)
+    return split.numbered(languages) if languages else split
 
 
 def asker(objective: Objective, seed: int, data: Data, progress: float) -> Ask:

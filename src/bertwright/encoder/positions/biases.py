@@ -53,6 +53,9 @@ class Bucketed(Positions):
     def term(self, shape: HeadShape) -> Term | None:
         return GatedTerm(shape) if self.gated else None
 
+    def operations(self, width: int, length: int) -> float:
+        return 4 * width if self.gated else 0.0
+
 
 class AlibiPositions(PositionScheme):
     """Slopes 2^(-8/H), 2^(-16/H), and so on."""

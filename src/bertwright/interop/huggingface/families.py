@@ -12,6 +12,7 @@ from bertwright.interop.huggingface.mobilebert import MobileBert
 from bertwright.interop.huggingface.modernbert import ModernBert
 from bertwright.interop.huggingface.purposes import Net
 from bertwright.interop.huggingface.roberta import Roberta, XlmRoberta
+from bertwright.interop.huggingface.xlm import Xlm
 from bertwright.interop.huggingface.xlnet import XlNet
 from bertwright.text.tokenizers import Specials
 
@@ -30,6 +31,7 @@ FAMILIES: dict[str, Family] = {
         DistilBert(),
         XlNet(),
         MobileBert(),
+        Xlm(),
     )
 }
 

@@ -112,6 +112,9 @@ def _stock_outputs(stock: Any, batch: ReadBatch, names: list[str]) -> list[Tenso
     inputs = {"input_ids": batch.pieces, "attention_mask": real.long()}
     if batch.coordinates.segment is not None:
         inputs["token_type_ids"] = batch.coordinates.segment
+    if getattr(stock.config, "use_lang_emb", False):
+        # Without these the stock class adds no language at all; ours takes the first it knows.
+        inputs["langs"] = torch.zeros_like(batch.pieces)
     said = stock(**inputs)
     given = [said[name] for name in names if name in said]
     states = stock.base_model(**inputs).last_hidden_state
