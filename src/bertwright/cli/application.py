@@ -13,6 +13,7 @@ from bertwright.cli import (
     export,
     fill_mask,
     finetune,
+    generate,
     get,
     import_,
     minimal_pairs,
@@ -44,6 +45,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("export")(export.export)
 app.command("fill-mask")(fill_mask.fill_mask)
 app.command("finetune")(finetune.finetune)
+app.command("generate")(generate.generate)
 app.command("get")(get.get)
 app.command("import")(import_.import_)
 app.command("minimal-pairs")(minimal_pairs.minimal_pairs)

@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
+from bertwright.encoder.cache import Past
 from bertwright.encoder.kernels.noise import Noise, dropout
 from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.taps import Site, inside, tap
@@ -34,16 +35,16 @@ class Block(nn.Module):
         around: Surroundings,
         noise: Noise | None = None,
         site: Site | None = None,
-        past: Tensor | None = None,
+        past: Past | None = None,
     ) -> Tensor:
-        """x (B, L, D) to (B, L, D); ``past`` (B, M, D) is what this block remembers."""
+        """x (B, L, D) to (B, L, D); ``past`` is what this block knows of earlier places."""
         x = tap(site, "input", x)
         for number, (name, sublayer) in enumerate(self.sublayers.items()):
             norm = self.norms[name]
             inner = tap(site, f"{name}.input", norm(x) if self.pre else x)
             where = inside(site, name)
             if name == "attention":
-                if past is not None and self.pre:
+                if isinstance(past, Tensor) and self.pre:
                     past = norm(past)
                 change = sublayer(inner, around, noise, where, past)
             else:

@@ -1,7 +1,7 @@
 """A model with its tokenizer: text in, vectors and answers out."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,10 +17,16 @@ from bertwright.encoder.kernels.packed import bfloat16_is_fast, pack
 from bertwright.encoder.stream import Coordinates
 from bertwright.errors import UserError
 from bertwright.model.folder import save_model
+from bertwright.model.generating.continuing import Continuation
+from bertwright.model.generating.decoding import decoding_of
+from bertwright.model.generating.generate import generate
+from bertwright.model.likelihood import log_likelihoods
 from bertwright.model.model import Model
 from bertwright.model.reading import read_batches, single
 from bertwright.model.scoring import pseudo_log_likelihoods
+from bertwright.objectives.causal import Causal
 from bertwright.objectives.masked import Masked
+from bertwright.objectives.objective import Objective
 from bertwright.text.tokenizers import Tokenizer
 
 Pooling = Literal["mean", "cls", "last-four"]
@@ -119,22 +125,65 @@ class TextModel:
             for values, which in zip(chances.values, chances.indices, strict=True)
         ]
 
-    def score(self, texts: Sequence[str]) -> list[float]:
-        """The pseudo-log-likelihood of every text, in nats and float32.
+    def generate(
+        self,
+        prompts: str | Sequence[str],
+        *,
+        max_new_tokens: int = 64,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        repetition_penalty: float = 1.0,
+        stop: str | Sequence[str] = (),
+        seed: int = 0,
+        num_samples: int = 1,
+        by: str | None = None,
+    ) -> list[Continuation]:
+        """What follows each prompt, ``num_samples`` times, in order and in float32.
 
-        Each piece is hidden in turn, together with the later pieces of its word (Kauf and Ivanova
-        2023).
+        The settings are those of :class:`~bertwright.model.generating.decoding.Decoding`; a
+        temperature of 0 always takes the most probable piece. What is drawn depends on the seed,
+        the prompt and the number of the sample, on nothing else. ``by`` names the question of the
+        recipe that is asked, where it has several that can be.
+
+        Errors: UserError for a model that names no pieces, a prompt that is too long, and a setting
+        that cannot be.
+        """
+        decoding = decoding_of(
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            repetition_penalty=repetition_penalty,
+            stop=(stop,) if isinstance(stop, str) else tuple(stop),
+            seed=seed,
+        )
+        several = [prompts] if isinstance(prompts, str) else list(prompts)
+        return generate(self.model, self.tokenizer, several, decoding, num_samples, by)
+
+    def score(self, texts: Sequence[str]) -> list[float]:
+        """The log-likelihood of every text, in nats and float32.
+
+        Of a causal model it is the sum over its pieces, each given those before it. Of any other it
+        is the pseudo-log-likelihood: each piece is hidden in turn, together with the later pieces
+        of its word (Kauf and Ivanova 2023).
         """
         self._require_output("score")
+        if any(isinstance(objective, Causal) for objective in self._last_asked.values()):
+            return log_likelihoods(self.model, self.tokenizer, texts)
         return pseudo_log_likelihoods(self.model, self.tokenizer, texts, self.shift, self.device)
 
     @property
     def shift(self) -> int:
         """How many places before a hidden one its answer is read."""
-        recipe = self.model.recipe
-        last = recipe.objectives_of(len(recipe.phases) - 1) if recipe.objectives else {}
-        masked = last.get("masked")
+        masked = self._last_asked.get("masked")
         return masked.shift if isinstance(masked, Masked) else 0
+
+    @property
+    def _last_asked(self) -> Mapping[str, Objective]:
+        """The questions of the last phase."""
+        recipe = self.model.recipe
+        return recipe.objectives_of(len(recipe.phases) - 1) if recipe.objectives else {}
 
     def _require_output(self, verb: str) -> None:
         if self.model.output is None:

@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from bertwright.encoder.cache import KeysAndValues, Past
 from bertwright.encoder.kernels.attention import Call, KernelName, attend
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.mixers.mixer import InHeads
@@ -22,6 +23,7 @@ class AttentionChoice(InHeads):
 
     kind: Literal["attention"] = "attention"
     remembers: ClassVar[bool] = True
+    caches: ClassVar[bool] = True
     dropout: float = 0.0
     kernel: KernelName = "auto"
 
@@ -57,13 +59,15 @@ class Attention(nn.Module):
         around: Surroundings,
         noise: Noise | None = None,
         site: Site | None = None,
-        past: Tensor | None = None,
+        past: Past | None = None,
     ) -> Tensor:
-        """x (B, L, D) to (B, L, D); keys and values are made of ``past`` (B, M, D) as well."""
+        """x (B, L, D) to (B, L, D); keys and values are those of ``past`` as well."""
         batch, length, width = x.shape
         fused = self.projection(x).view(batch, length, 3, self.heads, width // self.heads)
         query, key, value = fused.permute(2, 0, 3, 1, 4).unbind(0)
-        if past is not None:
+        if isinstance(past, KeysAndValues):
+            key, value = past.extended(key, value)
+        elif past is not None:
             key, value = self._behind(past, key, value)
         if around.rotation is not None:
             query = rotate(query, around.rotation)
