@@ -24,6 +24,7 @@ from bertwright.cli import (
     recipes,
     sample,
     tokenizer,
+    trace,
 )
 from bertwright.errors import UserError
 
@@ -54,6 +55,7 @@ app.command("prepare")(prepare.prepare)
 app.command("pretrain")(pretrain.pretrain)
 app.command("quickstart")(quickstart.quickstart)
 app.command("sample")(sample.sample)
+app.command("trace")(trace.trace)
 
 
 def main() -> None:
