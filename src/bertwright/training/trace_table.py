@@ -12,8 +12,8 @@ def heading(trace: Trace) -> str:
     """What is traced."""
     pair = "" if trace.relation is None else f", the second text is {RELATION[trace.relation]}"
     return (
-        f"{trace.recipe}, phase {trace.phase}, row {trace.row} of {len(trace.tokens)} places in epoch "
-        f"{trace.epoch}, asked: "
+        f"{trace.recipe}, phase {trace.phase}, row {trace.row} of {len(trace.tokens)} places in "
+        f"epoch {trace.epoch}, asked: "
         f"{', '.join(trace.objectives)}{pair}"
     )
 

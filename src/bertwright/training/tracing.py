@@ -209,8 +209,8 @@ def _tokens(
         for name in names
         if (values := getattr(batch.coordinates, name)) is not None
     }
-    shown = batch.pieces[0]
-    written = shown if answered is None else answered.seen[0].cpu().numpy()
+    shown: list[int] = batch.pieces[0].tolist()
+    written: list[int] = shown if answered is None else answered.seen[0].tolist()
     present = {"position": np.arange(len(shown)), **present}
     tokens: list[Token] = []
     for place, piece in enumerate(shown):
@@ -220,12 +220,12 @@ def _tokens(
             Token(
                 place,
                 None if original is None else tokenizer.piece(original),
-                tokenizer.piece(int(piece)),
+                tokenizer.piece(piece),
                 hidden=original is not None and original != piece,
                 special=bool(originals.special[0, place]) if of_text else False,
                 coordinates={name: int(values[place]) for name, values in present.items()},
                 asks=tuple(own[place] for own in asks.values() if place in own),
-                written=tokenizer.piece(int(written[place])) if written[place] != piece else None,
+                written=tokenizer.piece(written[place]) if written[place] != piece else None,
             )
         )
     return tuple(tokens)
