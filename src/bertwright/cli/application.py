@@ -20,6 +20,7 @@ from bertwright.cli import (
     predict,
     prepare,
     pretrain,
+    prompt,
     quickstart,
     recipes,
     sample,
@@ -53,6 +54,7 @@ app.command("minimal-pairs")(minimal_pairs.minimal_pairs)
 app.command("predict")(predict.predict)
 app.command("prepare")(prepare.prepare)
 app.command("pretrain")(pretrain.pretrain)
+app.command("prompt")(prompt.prompt)
 app.command("quickstart")(quickstart.quickstart)
 app.command("sample")(sample.sample)
 app.command("trace")(trace.trace)

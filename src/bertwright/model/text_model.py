@@ -169,9 +169,14 @@ class TextModel:
         of its word (Kauf and Ivanova 2023).
         """
         self._require_output("score")
-        if any(isinstance(objective, Causal) for objective in self._last_asked.values()):
+        if self.continues:
             return log_likelihoods(self.model, self.tokenizer, texts)
         return pseudo_log_likelihoods(self.model, self.tokenizer, texts, self.shift, self.device)
+
+    @property
+    def continues(self) -> bool:
+        """Whether the last of the training asked for next pieces."""
+        return any(isinstance(objective, Causal) for objective in self._last_asked.values())
 
     @property
     def shift(self) -> int:
