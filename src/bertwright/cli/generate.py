@@ -37,6 +37,9 @@ def generate(
     stop: Annotated[
         list[str] | None, typer.Option(help="End before this text; may be given several times.")
     ] = None,
+    sweeps: Annotated[
+        int, typer.Option(min=1, help="How often a masked model goes over what it adds.")
+    ] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Another seed, other texts.")] = 0,
     num_samples: Annotated[int, typer.Option(min=1, help="Texts for each prompt.")] = 1,
     by: Annotated[
@@ -66,6 +69,7 @@ def generate(
         top_p=top_p,
         repetition_penalty=repetition_penalty,
         stop=stop or (),
+        sweeps=sweeps,
         seed=seed,
         num_samples=num_samples,
         by=by,

@@ -14,15 +14,15 @@ from torch import Tensor
 from bertwright.axes import Precision
 from bertwright.encoder.encoder import Encoder
 from bertwright.encoder.kernels.packed import bfloat16_is_fast, pack
-from bertwright.encoder.stream import Coordinates
 from bertwright.errors import UserError
 from bertwright.model.folder import save_model
 from bertwright.model.generating.continuing import Continuation
 from bertwright.model.generating.decoding import decoding_of
 from bertwright.model.generating.generate import generate
+from bertwright.model.layers import Layers, Mix, layers_of
 from bertwright.model.likelihood import log_likelihoods
 from bertwright.model.model import Model
-from bertwright.model.reading import read_batches, single
+from bertwright.model.reading import ReadBatch, read_batches, single
 from bertwright.model.scoring import pseudo_log_likelihoods
 from bertwright.objectives.causal import Causal
 from bertwright.objectives.masked import Masked
@@ -62,40 +62,56 @@ class TextModel:
         save_model(Path(folder), self.model, self.tokenizer)
 
     @torch.inference_mode()
-    def encode(self, texts: Sequence[str]) -> list[Vectors]:
-        """The state of every piece of every text, special tokens included: (tokens, D) each."""
+    def encode(
+        self, texts: Sequence[str], layers: str = "last", mix: Mix = "concat"
+    ) -> list[Vectors]:
+        """The state of every piece of every text, special tokens included: (tokens, D) each.
+
+        ``layers`` and ``mix`` are those of :meth:`embed`.
+        """
         result: list[Vectors] = [np.empty((0, 0), np.float32)] * len(texts)
-        rows = self._rows(texts)
-        for batch in self._batches(rows):
-            states = self._encoder()(batch.pieces, batch.coordinates).float().cpu().numpy()
+        chosen = layers_of(layers, mix, len(self.model.encoder.blocks))
+        for batch in self._batches(self._rows(texts)):
+            states = self._states(chosen, batch).float().cpu().numpy()
             for row, number in enumerate(batch.numbers):
                 result[number] = states[row, : batch.lengths[row]]
         return result
 
     def embed(
-        self, texts: Sequence[str], pooling: Pooling = "mean", normalise: bool = False
+        self,
+        texts: Sequence[str],
+        pooling: Pooling = "mean",
+        normalise: bool = False,
+        layers: str = "last",
+        mix: Mix = "concat",
     ) -> Vectors:
         """One vector per text, (N, D) float32.
 
-        ``mean`` over the pieces, ``cls`` the first piece, ``last-four`` the mean over the pieces
-        of the last four blocks side by side, (N, 4 D).
+        ``pooling`` is the ``mean`` over the pieces or ``cls``, the first piece. ``layers`` names
+        those that are read: ``last``, a number (0 is the embeddings), ``5-8``, ``2,4``, ``last-4``
+        or ``all``; where there are several, ``mix`` puts them side by side (``concat``), or takes
+        their ``sum`` or their ``mean``. The pooling ``last-four`` is short for the mean over the
+        pieces of the last four layers side by side, (N, 4 D).
         """
         if pooling not in ("mean", "cls", "last-four"):
             raise UserError(f"there is no pooling {pooling!r}: choose mean, cls or last-four")
+        if pooling == "last-four":
+            if layers != "last":
+                raise UserError("the pooling last-four chooses layers: leave one of the two out")
+            pooling, layers, mix = "mean", "last-4", "concat"
+        chosen = layers_of(layers, mix, len(self.model.encoder.blocks))
         vectors: Vectors | None = None
         for batch in self._batches(self._rows(texts)):
-            states = self._states(batch.pieces, batch.coordinates, pooling)
+            states = self._states(chosen, batch)
             pooled = _pool(states, batch.coordinates.document, pooling)
             if normalise:
                 pooled = torch.nn.functional.normalize(pooled, dim=-1)
             if vectors is None:
                 vectors = np.empty((len(texts), pooled.shape[1]), np.float32)
             vectors[batch.numbers] = pooled.cpu().numpy()
-        return (
-            np.empty((0, self.model.recipe.encoder.width), np.float32)
-            if (vectors is None)
-            else vectors
-        )
+        if vectors is None:
+            return np.empty((0, chosen.width(self.model.recipe.encoder.width)), np.float32)
+        return vectors
 
     @torch.inference_mode()
     def fill_mask(self, text: str, top_k: int = 5) -> list[list[Guess]]:
@@ -135,6 +151,7 @@ class TextModel:
         top_p: float = 1.0,
         repetition_penalty: float = 1.0,
         stop: str | Sequence[str] = (),
+        sweeps: int = 1,
         seed: int = 0,
         num_samples: int = 1,
         by: str | None = None,
@@ -156,6 +173,7 @@ class TextModel:
             top_p=top_p,
             repetition_penalty=repetition_penalty,
             stop=(stop,) if isinstance(stop, str) else tuple(stop),
+            sweeps=sweeps,
             seed=seed,
         )
         several = [prompts] if isinstance(prompts, str) else list(prompts)
@@ -205,14 +223,11 @@ class TextModel:
         return read_batches(rows, self.tokenizer.specials.pad, self.device)
 
     @torch.inference_mode()
-    def _states(self, pieces: Tensor, coordinates: Coordinates, pooling: Pooling) -> Tensor:
-        if pooling != "last-four":
-            return self._encoder()(pieces, coordinates)
-        blocks = len(self.model.encoder.blocks)
-        names = [f"blocks.{i}.residual" for i in range(max(0, blocks - 4), blocks)]
-        with self.model.record(*names) as values:
-            self.model(pieces, coordinates)
-        return torch.cat([values[name] for name in names], dim=-1)
+    def _states(self, layers: Layers, batch: ReadBatch) -> Tensor:
+        """Inner layers are read in float32: what computes faster has no names inside."""
+        last = layers.numbers == (len(self.model.encoder.blocks),)
+        encoder = self._encoder() if last else self.model.encoder
+        return layers.states(encoder, batch.pieces, batch.coordinates)
 
     def _encoder(self) -> Encoder:
         if self.precision == "float32":

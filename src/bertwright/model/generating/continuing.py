@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from bertwright.model.generating.decoding import Decoding, forbidden, share_of
+from bertwright.model.generating.decoding import Decoding, only_text, share_of
 from bertwright.model.generating.rows import GrowingRows, Pieces
 from bertwright.text.tokenizers import Tokenizer
 
@@ -117,7 +117,7 @@ def _take_one(
 ) -> None:
     """One more piece for every text, logits (B, V)."""
     found = logits.double().log_softmax(-1).cpu().numpy()
-    allowed = np.where(forbidden(tokenizer, found.shape[1]), -np.inf, logits.double().cpu().numpy())
+    allowed = only_text(tokenizer, logits, tokenizer.specials.end)
     shares = np.array(
         [share_of(decoding.seed, t.pieces[: t.opened], t.sample, len(t.new)) for t in texts]
     )
@@ -139,6 +139,11 @@ def _look_for_an_end(
     text.stopped = next((reason for reason, true in ends.items() if true), None)  # type: ignore[assignment]
     if text.stopped is None and not decoding.stop:
         return
+    speak(text, tokenizer, decoding)
+
+
+def speak(text: Growing, tokenizer: Tokenizer, decoding: Decoding) -> None:
+    """Note what the new pieces say, up to where a stop text begins."""
     text.text = said(tokenizer, text.pieces[: text.opened], text.new)
     before = [text.text.find(stop) for stop in decoding.stop if stop in text.text]
     if before:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError, field_validator
+from torch import Tensor
 
 from bertwright.axes import Settings, explain
 from bertwright.randomness import key, uniform
@@ -23,6 +24,7 @@ class Decoding(Settings):
     probable ones that together hold ``top_p`` (Holtzman et al. 2020). ``repetition_penalty`` makes
     pieces that are already there less likely, if above 1 (Keskar et al. 2019). A text ends before
     the first of the ``stop`` texts, at the piece that ends documents, or after ``max_new_tokens``.
+    ``sweeps`` is how often a masked model goes over what it adds.
     """
 
     max_new_tokens: int = Field(default=64, ge=1)
@@ -31,6 +33,7 @@ class Decoding(Settings):
     top_p: float = 1.0
     repetition_penalty: float = 1.0
     stop: tuple[str, ...] = ()
+    sweeps: int = Field(default=1, ge=1)
     seed: int = Field(default=0, ge=0)
 
     @field_validator("temperature")
@@ -124,9 +127,10 @@ def share_of(seed: int, prompt: Sequence[int], sample: int, place: int) -> float
     return float(uniform(key(seed, "generate", sample, *prompt), place))
 
 
-def forbidden(tokenizer: Tokenizer, vocabulary_size: int) -> NDArray[np.bool_]:
-    """(V,): the pieces that no text has, all special ones but the end."""
-    specials = tokenizer.specials
-    found = np.arange(vocabulary_size) >= tokenizer.size
-    found[sorted(specials.all - {specials.end})] = True
+def only_text(tokenizer: Tokenizer, logits: Tensor, *allowed: int) -> Numbers:
+    """Logits (B, V) that are -inf for what no text has: special pieces but those ``allowed``, and
+    rows of the table without a piece."""
+    found = logits.double().cpu().numpy().copy()
+    found[:, tokenizer.size :] = -np.inf
+    found[:, sorted(tokenizer.specials.all - set(allowed))] = -np.inf
     return found

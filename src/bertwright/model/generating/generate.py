@@ -1,20 +1,24 @@
 """Which way a model generates, by what it was asked in training."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
 from bertwright.model.generating.continuing import Continuation, Growing, continued
 from bertwright.model.generating.decoding import Decoding
-from bertwright.model.generating.rows import CachedRows, GrowingRows, Pieces, WholeRows
+from bertwright.model.generating.filling import filled
+from bertwright.model.generating.rows import AskingRows, CachedRows, GrowingRows, Pieces, WholeRows
 from bertwright.model.likelihood import reading_rule
 from bertwright.model.model import Model
 from bertwright.objectives.causal import Causal
+from bertwright.objectives.masked import Masked
 from bertwright.objectives.objective import Objective
+from bertwright.objectives.permutation import Permutation
 from bertwright.recipes import Recipe
 from bertwright.text.tokenizers import Tokenizer
 
-Way = Callable[[Model, Tokenizer, list[Growing], Decoding], list[Continuation]]
+Way = Callable[[Model, Tokenizer, list[Growing], Decoding, Any], list[Continuation]]
 
 
 def generate(
@@ -31,6 +35,8 @@ def generate(
     """
     objective = speaking(model.recipe, by)
     way = next(way for kind, way in WAYS.items() if isinstance(objective, kind))
+    if decoding.sweeps > 1 and not isinstance(objective, Masked):
+        raise UserError("generate: sweeps are of masked models: what others added stays as it is")
     opening = model.recipe.assembly.opening(tokenizer.specials)
     texts = [
         Growing(prompt, [opening, *tokenizer.encode(prompt)], sample)
@@ -38,7 +44,7 @@ def generate(
         for sample in range(num_samples)
     ]
     _require_room(texts, model.encoder.longest)
-    return way(model, tokenizer, texts, decoding)
+    return way(model, tokenizer, texts, decoding, objective)
 
 
 def speaking(recipe: Recipe, by: str | None = None) -> Objective:
@@ -67,16 +73,22 @@ def speaking(recipe: Recipe, by: str | None = None) -> Objective:
 
 def slowness(recipe: Recipe, by: str | None = None) -> str | None:
     """Why a model generates slowly, in words for its user; None where it does not."""
-    objective = speaking(recipe, by)
-    mixer = recipe.encoder.mixer
-    if isinstance(objective, Causal) and not mixer.caches:
-        kind: str = mixer.kind  # type: ignore[attr-defined]
-        return f"the mixer {kind} keeps nothing of what it read: every piece reads all before it"
+    if isinstance(speaking(recipe, by), Masked):
+        return "a masked model reads the whole text again for every piece"
+    if not recipe.encoder.mixer.caches:
+        return (
+            f"the mixer {_kind(recipe)} keeps nothing of what it has read: every piece reads all "
+            f"before it"
+        )
     return None
 
 
 def by_continuing(
-    model: Model, tokenizer: Tokenizer, texts: list[Growing], decoding: Decoding
+    model: Model,
+    tokenizer: Tokenizer,
+    texts: list[Growing],
+    decoding: Decoding,
+    objective: Causal,
 ) -> list[Continuation]:
     """One piece after the other, each read once where the mixer allows it."""
     rule, padding = reading_rule(model), tokenizer.specials.pad
@@ -89,6 +101,42 @@ def by_continuing(
     return continued(texts, opened, tokenizer, decoding, model.encoder.longest)
 
 
+def by_asking(
+    model: Model,
+    tokenizer: Tokenizer,
+    texts: list[Growing],
+    decoding: Decoding,
+    objective: Permutation,
+) -> list[Continuation]:
+    """The same in the order of the text, a place that asks behind what is there."""
+    if not model.recipe.encoder.mixer.caches:
+        raise UserError(
+            f"{model.recipe.name} cannot generate: places that ask need a mixer that keeps what it "
+            f"has read, and {_kind(model.recipe)} does not"
+        )
+    rule = model.encoder.rule & objective.visibility
+
+    def opened(rows: Pieces) -> GrowingRows:
+        return AskingRows(model, rows, rule, tokenizer.specials.pad, None)
+
+    return continued(texts, opened, tokenizer, decoding, model.encoder.longest)
+
+
+def by_filling(
+    model: Model,
+    tokenizer: Tokenizer,
+    texts: list[Growing],
+    decoding: Decoding,
+    objective: Masked,
+) -> list[Continuation]:
+    """Hidden places behind the prompt, filled one after another."""
+    return filled(model, tokenizer, texts, decoding, objective)
+
+
+def _kind(recipe: Recipe) -> str:
+    return recipe.encoder.mixer.kind  # type: ignore[attr-defined]
+
+
 def _require_room(texts: Sequence[Growing], longest: int | None) -> None:
     for text in texts:
         if longest is not None and len(text.pieces) > longest:
@@ -98,5 +146,9 @@ def _require_room(texts: Sequence[Growing], longest: int | None) -> None:
             )
 
 
-WAYS: dict[type[Objective], Way] = {Causal: by_continuing}
+WAYS: dict[type[Objective], Way] = {
+    Causal: by_continuing,
+    Permutation: by_asking,
+    Masked: by_filling,
+}
 """How a model generates that is asked such a question."""

@@ -78,6 +78,33 @@ class CachedRows:
         return encoder(pieces, coordinates, self._rule, memory=self._cache)[:, -1]
 
 
+class AskingRows(CachedRows):
+    """The same of a model that is asked by places which do not know what stands there.
+
+    The prompt comes first, all at once, then every piece in its turn; behind what is read stands
+    the place that asks for the next, which is not kept.
+    """
+
+    _turn = 0
+
+    def _read(self, pieces: Tensor, coordinates: Coordinates) -> Tensor:
+        def behind(own: Tensor | None, more: int) -> Tensor:
+            assert own is not None
+            return torch.cat((own, own[:, -1:] + more), dim=1)
+
+        turn = torch.full_like(pieces, self._turn)
+        self._turn += 1
+        asking = behind(torch.zeros_like(pieces), 1).bool()
+        asked = Coordinates(
+            behind(coordinates.place, 1),
+            behind(coordinates.position, 1),
+            document=behind(coordinates.document, 0),
+            order=behind(turn, 1),
+            asking=asking,
+        )
+        return super()._read(behind(pieces, 0).masked_fill(asking, 0), asked)
+
+
 class WholeRows:
     """Rows that are read from their beginning for every piece, by an encoder that keeps nothing.
 
