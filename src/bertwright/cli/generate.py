@@ -2,9 +2,9 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -79,35 +79,15 @@ def generate(
 
 
 def _prompts(given: list[str], file: Path | None, jsonl: bool) -> Iterator[str]:
-    """The prompts of the command, then those of standard input where it is asked, then those of a
+    """The prompts of the command, with those of standard input where it is asked, then those of a
     file; of standard input alone where nothing else is named."""
-    from bertwright.tasks.formats.lines import read_lines, suffix_of
+    from bertwright.tasks.formats.prompts import prompts_of, read_prompts
 
     for prompt in given or (["-"] if file is None else []):
-        if prompt != "-":
+        if prompt == "-":
+            lines = enumerate((line.rstrip("\r\n") for line in sys.stdin), start=1)
+            yield from prompts_of("standard input", lines, jsonl)
+        else:
             yield prompt
-            continue
-        lines = enumerate((line.rstrip("\r\n") for line in sys.stdin), start=1)
-        yield from _read("standard input", lines, jsonl)
     if file is not None:
-        yield from _read(str(file), read_lines(file), suffix_of(file) == ".jsonl")
-
-
-def _read(name: str, lines: Iterable[tuple[int, str]], jsonl: bool) -> Iterator[str]:
-    for number, line in lines:
-        if not jsonl:
-            yield line
-        elif line.strip():
-            yield _prompt(f"{name} line {number}", line)
-
-
-def _prompt(where: str, line: str) -> str:
-    from bertwright.errors import UserError
-
-    try:
-        row: Any = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{where} is not JSON: {error.msg} at {error.colno}") from error
-    if not isinstance(row, dict) or not isinstance(row.get("prompt"), str):
-        raise UserError(f'{where}: expected {{"prompt": "a text"}}')
-    return row["prompt"]
+        yield from read_prompts(file)

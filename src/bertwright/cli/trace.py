@@ -1,8 +1,6 @@
 """``bertwright trace``: a text's way through training, one line a token."""
 
 import sys
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,9 +10,6 @@ from bertwright.cli.output import AsJson, report, say
 from bertwright.cli.recipes import Plugin, recipe_and_changes
 
 if TYPE_CHECKING:
-    from bertwright.model.text_model import TextModel
-    from bertwright.recipes import Recipe
-    from bertwright.text.shards import Data
     from bertwright.training.tracing import Trace
 
 
@@ -57,6 +52,8 @@ def trace(
     from bertwright.interop.loading import load
     from bertwright.recipes import Recipe
     from bertwright.recipes.loading import import_plugin
+    from bertwright.text.tokenizers import Tokenizer
+    from bertwright.training.traced_text import traced_data, traced_texts
     from bertwright.training.tracing import different_phases, fitted
     from bertwright.training.tracing import trace as traced
 
@@ -70,7 +67,9 @@ def trace(
         raise UserError("changes are made to a recipe: name one beside --model")
     own = loaded is not None and name is None
     recipe = loaded.model.recipe if loaded and own else Recipe.load(name or "modern-mini", *changes)
-    with _rows(recipe, text or [], data, tokenizer, loaded) as source:
+    known = loaded.tokenizer if loaded else tokenizer and Tokenizer.load(tokenizer)
+    opened = traced_data(data, known) if data else traced_texts(recipe, text or [], known)
+    with opened as source:
         recipe = fitted(recipe, source)
         phases = different_phases(recipe) if phase is None else [phase]
         asked = None if loaded is None else loaded.model
@@ -86,37 +85,6 @@ def trace(
     elif html is None:
         for each in traces:
             _print(each)
-
-
-@contextmanager
-def _rows(
-    recipe: "Recipe",
-    texts: Sequence[str],
-    data: Path | None,
-    tokenizer: Path | None,
-    model: "TextModel | None",
-) -> "Generator[Data]":
-    """What is traced: a data set, or the texts as one."""
-    from bertwright.errors import UserError
-    from bertwright.text.little_data import little_data
-    from bertwright.text.shards import Data
-    from bertwright.text.tokenizers import Tokenizer
-    from bertwright.text.vocabularies import train_tokenizer
-
-    if data is not None:
-        opened = Data.open(data)
-        if model is not None and opened.tokenizer.hash != model.tokenizer.hash:
-            raise UserError(f"{data} was made with another tokenizer than the model's")
-        yield opened
-        return
-    if model is not None:
-        chosen = model.tokenizer
-    elif tokenizer is not None:
-        chosen = Tokenizer.load(tokenizer)
-    else:
-        chosen = train_tokenizer(texts, recipe.text.tokenizer)
-    with little_data(texts, chosen) as made:
-        yield made
 
 
 def _print(trace: "Trace") -> None:
