@@ -13,17 +13,20 @@ from bertwright.cli import (
     export,
     fill_mask,
     finetune,
+    generate,
     get,
     import_,
     minimal_pairs,
     predict,
     prepare,
     pretrain,
+    prompt,
     quickstart,
     recipes,
     sample,
     study,
     tokenizer,
+    trace,
 )
 from bertwright.errors import UserError
 
@@ -47,14 +50,17 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("export")(export.export)
 app.command("fill-mask")(fill_mask.fill_mask)
 app.command("finetune")(finetune.finetune)
+app.command("generate")(generate.generate)
 app.command("get")(get.get)
 app.command("import")(import_.import_)
 app.command("minimal-pairs")(minimal_pairs.minimal_pairs)
 app.command("predict")(predict.predict)
 app.command("prepare")(prepare.prepare)
 app.command("pretrain")(pretrain.pretrain)
+app.command("prompt")(prompt.prompt)
 app.command("quickstart")(quickstart.quickstart)
 app.command("sample")(sample.sample)
+app.command("trace")(trace.trace)
 
 
 def main() -> None:

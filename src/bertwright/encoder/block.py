@@ -2,6 +2,7 @@
 
 from torch import Tensor, nn
 
+from bertwright.encoder.cache import Past
 from bertwright.encoder.kernels.noise import Noise, dropout
 from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.taps import Site, inside, tap
@@ -42,11 +43,11 @@ class Block(nn.Module):
         around: Surroundings,
         noise: Noise | None = None,
         site: Site | None = None,
-        past: Tensor | None = None,
+        past: Past | None = None,
         made: list[Tensor] | None = None,
     ) -> Tensor:
-        """x (B, L, D) to (B, L, D); ``past`` (B, M, D) is what this block remembers, ``made`` what
-        all sublayers so far have made, (B, L, D) each; it grows by what these make."""
+        """x (B, L, D) to (B, L, D); ``past`` is what this block knows of earlier places, ``made``
+        what all sublayers so far have made, (B, L, D) each; it grows by what these make."""
         x = tap(site, "input", x)
         return tap(site, "residual", self.through(x, around, noise, site, past, made))
 
@@ -56,7 +57,7 @@ class Block(nn.Module):
         around: Surroundings,
         noise: Noise | None = None,
         site: Site | None = None,
-        past: Tensor | None = None,
+        past: Past | None = None,
         made: list[Tensor] | None = None,
         outer: Tensor | None = None,
     ) -> Tensor:
@@ -68,7 +69,7 @@ class Block(nn.Module):
             where = inside(site, name)
             if name == "attention":
                 inner = tap(site, f"{name}.input", inner if outer is None else outer)
-                if past is not None and self.pre:
+                if isinstance(past, Tensor) and self.pre:
                     past = norm(past)
                 change = sublayer(inner, around, noise, where, past)
             else:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from bertwright.axes import Settings
 from bertwright.encoder.block import Block
+from bertwright.encoder.cache import Past
 from bertwright.encoder.kernels.noise import Noise, dropout
 from bertwright.encoder.norms import Norm
 from bertwright.encoder.roles import Role
@@ -86,7 +87,7 @@ class BottleneckBlock(Block):
         around: Surroundings,
         noise: Noise | None = None,
         site: Site | None = None,
-        past: Tensor | None = None,
+        past: Past | None = None,
         made: list[Tensor] | None = None,
     ) -> Tensor:
         """x (B, L, D) to (B, L, D)."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from bertwright.axes import Settings
 from bertwright.encoder.block import SUBLAYERS, Block, numbered
 from bertwright.encoder.bottleneck import Bottleneck, BottleneckBlock
+from bertwright.encoder.cache import Cache
 from bertwright.encoder.depth import Depth, Stack
 from bertwright.encoder.embeddings import EmbeddingChoice, Embeddings, Pieces
 from bertwright.encoder.feed_forward import FeedForward, Gelu
@@ -188,15 +189,15 @@ class Encoder(nn.Module):
         rule: Visibility | None = None,
         noise: Noise | None = None,
         stop_after: int | None = None,
-        memory: Memory | None = None,
+        memory: Memory | Cache | None = None,
         notes: Notes | None = None,
     ) -> Tensor:
         """pieces (B, L) int64 to states (B, L, D).
 
         ``rule`` takes the place of the encoder's own visibility; ``stop_after`` ends after that
         block, without the last norm. ``memory`` is seen as what stands before the rows, and notes
-        what will stand before the next. ``notes`` is written to by a depth that has something to
-        say of its pass.
+        what will stand before the next; a ``Cache`` is one for rows that are read in parts.
+        ``notes`` is written to by a depth that has something to say of its pass.
         """
         coordinates = coordinates or Coordinates.plain(pieces)
         site = None if self.taps.idle else Site(self.taps)

@@ -28,13 +28,13 @@ class Memory:
         past = self.states.get(block)
         if past is None:
             past = x.new_zeros(len(x), self.document.shape[1], x.shape[2])
-        content = x.detach()[:, : _num_content(coordinates)]
+        content = x.detach()[:, : num_content(coordinates)]
         self._next[block] = torch.cat((past, content), dim=1)[:, -self.document.shape[1] :]
         return past
 
     def following(self, coordinates: Coordinates) -> "Memory":
         """What is remembered after rows with these coordinates have passed."""
-        own = self._documents(coordinates)[:, : _num_content(coordinates)]
+        own = self._documents(coordinates)[:, : num_content(coordinates)]
         document = torch.cat((self.document, own), dim=1)[:, -self.document.shape[1] :]
         return Memory(self._next, document.clamp(max=0))
 
@@ -67,7 +67,7 @@ class Memory:
         return own
 
 
-def _num_content(coordinates: Coordinates) -> int:
+def num_content(coordinates: Coordinates) -> int:
     """How many places of a row hold text: those that ask come last."""
     length = coordinates.place.shape[1]
     return length if coordinates.asking is None else length - int(coordinates.asking[0].sum())

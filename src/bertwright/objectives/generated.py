@@ -1,5 +1,6 @@
 """A small network fills in what is hidden, and the encoder sees its guesses (Clark et al. 2020)."""
 
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import torch
@@ -53,8 +54,7 @@ class Generated(Hiding):
 
     def rewrite(self, asked: Asked, draft: Draft, head: nn.Module | None) -> tuple[Tensor, Loss]:
         assert isinstance(head, Generator)
-        states = head.encoder(draft.pieces, draft.coordinates, draft.rule, draft.noise)
-        states = states.flatten(0, 1).index_select(0, asked.where)
+        states = self._states(asked, draft, head)
         table = head.encoder.embeddings.pieces.weight
         loss, correct = head.output.loss(states, table, asked.target, asked.weight)
         seen = draft.pieces.flatten().clone()
@@ -62,6 +62,18 @@ class Generated(Hiding):
         where = asked.where[asks]
         seen[where] = head.guess(states[asks], draft.noise, where + draft.first_place)
         return seen.view_as(draft.pieces), Loss(loss, asked.count, correct)
+
+    def draft_logits(self, asked: Asked, draft: Draft, head: nn.Module | None) -> Tensor:
+        assert isinstance(head, Generator)
+        table = head.encoder.embeddings.pieces.weight
+        return head.output.logits(self._states(asked, draft, head), table)
+
+    def name_choice(self, choice: int, piece: Callable[[int], str]) -> str:
+        return piece(choice)
+
+    def _states(self, asked: Asked, draft: Draft, head: "Generator") -> Tensor:
+        states = head.encoder(draft.pieces, draft.coordinates, draft.rule, draft.noise)
+        return states.flatten(0, 1).index_select(0, asked.where)
 
 
 class Generator(nn.Module):

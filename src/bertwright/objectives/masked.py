@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from torch import nn
+from torch import Tensor, nn
 
 from .hiding import Hiding
 from .objective import Asked, Loss, Reading
@@ -24,3 +24,6 @@ class Masked(Hiding):
 
     def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
         return reading.piece_loss(asked, self.shift)
+
+    def logits(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Tensor:
+        return reading.piece_logits(asked, self.shift)

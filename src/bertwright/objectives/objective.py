@@ -1,6 +1,6 @@
 """An objective is a question asked of a text: who answers it, and how the answer is scored."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -118,6 +118,11 @@ class Reading:
         loss, correct = self.output.loss(chosen, self.embedding, asked.target, asked.weight)
         return Loss(loss, asked.count, correct)
 
+    def piece_logits(self, asked: Asked, shift: int = 0) -> Tensor:
+        """The logits (M, V) that this loss is one of."""
+        assert self.output is not None, "an objective that names pieces is built with an output"
+        return self.output.logits(self.at(asked.where - shift), self.embedding)
+
 
 class Objective(Choice):
     """The axis. ``weight`` scales the mean loss where several questions are asked at once.
@@ -158,6 +163,29 @@ class Objective(Choice):
     def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
         """Answer and score."""
         raise TypeError(f"{type(self).__name__} is an axis, not an objective")
+
+    def logits(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Tensor | None:
+        """Of every choice (M, C), for whoever looks at the answers; None where there is no choice.
+
+        An objective that rewrites gives them by :meth:`draft_logits`.
+        """
+        return reading.piece_logits(asked) if self.names_pieces else None
+
+    def draft_logits(self, asked: Asked, draft: Draft, head: nn.Module | None) -> Tensor | None:
+        """The same of an objective that is asked before the encoder."""
+        return None
+
+    def right(self, target: Tensor, seen: Tensor) -> Tensor:
+        """The number of the right choice (M,), where these pieces (M,) are seen."""
+        return target
+
+    def name_choice(self, choice: int, piece: Callable[[int], str]) -> str:
+        """A choice in words; ``piece`` names pieces."""
+        return piece(choice) if self.names_pieces else str(choice)
+
+    def name_target(self, target: int, piece: Callable[[int], str]) -> str:
+        """What is asked for, in words, before anything is rewritten."""
+        return self.name_choice(target, piece)
 
 
 def visibility_of(objectives: Sequence[Objective]) -> Visibility:

@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from bertwright.encoder.cache import KeysAndValues, Past
 from bertwright.encoder.feed_forward import ACTIVATIONS, Activation
 from bertwright.encoder.kernels.attention import Call, KernelName, attend
 from bertwright.encoder.kernels.noise import Noise
@@ -25,6 +26,7 @@ class AttentionChoice(InHeads):
 
     kind: Literal["attention"] = "attention"
     remembers: ClassVar[bool] = True
+    caches: ClassVar[bool] = True
     dropout: float = 0.0
     kernel: KernelName = "auto"
     gate: Activation | None = None
@@ -82,11 +84,11 @@ class Attention(nn.Module):
         around: Surroundings,
         noise: Noise | None = None,
         site: Site | None = None,
-        past: Tensor | None = None,
+        past: Past | None = None,
     ) -> Tensor:
         """x (B, L, D), or as wide as the projection reads, to (B, L, D).
 
-        Keys and values are made of ``past`` (B, M, D) as well.
+        Keys and values are those of ``past`` as well.
         """
         batch, length, width = *x.shape[:2], self.width
         fused, gate = self.projection(x), None
@@ -94,7 +96,9 @@ class Attention(nn.Module):
             fused, gate = fused.split((3 * width, width), dim=-1)
         fused = fused.view(batch, length, 3, self.heads, width // self.heads)
         query, key, value = fused.permute(2, 0, 3, 1, 4).unbind(0)
-        if past is not None:
+        if isinstance(past, KeysAndValues):
+            key, value = past.extended(key, value)
+        elif past is not None:
             key, value = self._behind(past, key, value)
         if around.rotation is not None:
             query = rotate(query, around.rotation)

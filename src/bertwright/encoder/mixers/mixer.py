@@ -18,6 +18,10 @@ class Mixer(Choice):
     remembers: ClassVar[bool] = False
     """Whether what came before the row can be seen as well."""
 
+    caches: ClassVar[bool] = False
+    """Whether a row can be read in parts: keys and values of places stay what they are when others
+    come behind them."""
+
     def shape(self, width: int) -> HeadShape:
         """The heads that a scheme of positions serves, in a model of the given width."""
         return HeadShape(1, width, width)

@@ -51,6 +51,9 @@ class Contiguous(Assembly):
 
     in_order: ClassVar[bool] = True
 
+    def opening(self, specials: "Specials") -> int:
+        return specials.end
+
     def plan(self, split: "Split", specials: "Specials", seed: int) -> RowSource:
         return _planned(Layout(split, specials, self.length, isolated=False, framed=False), None)
 

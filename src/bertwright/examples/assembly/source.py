@@ -42,6 +42,10 @@ class Assembly(Choice):
     of_translations: ClassVar[bool] = False
     """Whether its rows are made of pairs of translations, not of documents."""
 
+    def opening(self, specials: "Specials") -> int:
+        """The piece that stands before a document at the beginning of a row."""
+        return specials.start
+
     def plan(self, split: "Split", specials: "Specials", seed: int) -> RowSource:
         """Cut a split into rows, once; what changes from epoch to epoch is drawn from ``seed``."""
         raise TypeError(f"{type(self).__name__} is an axis, not an assembly")
