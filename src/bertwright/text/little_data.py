@@ -12,13 +12,22 @@ from bertwright.text.tokenizers import Tokenizer
 
 
 @contextmanager
-def little_data(texts: Sequence[str], tokenizer: Tokenizer) -> Generator[Data]:
-    """The texts, a document each, prepared as files would be, none of them held out.
+def little_data(
+    texts: Sequence[str], tokenizer: Tokenizer, language: str = "en"
+) -> Generator[Data]:
+    """The texts, a document each in one language, prepared as files would be, none held out.
 
     Errors: UserError where they hold no text.
     """
     with TemporaryDirectory() as folder:
         file = Path(folder) / "texts.jsonl"
-        lines = (json.dumps({"text": text}) for text in texts)
+        lines = (json.dumps({"text": text, "language": language}) for text in texts)
         file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        yield prepare(file, Path(folder) / "data", tokenizer, heldout=0.0, num_workers=1)
+        yield prepare(
+            file,
+            Path(folder) / "data",
+            tokenizer,
+            heldout=0.0,
+            language_column="language",
+            num_workers=1,
+        )

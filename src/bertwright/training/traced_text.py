@@ -28,7 +28,9 @@ def traced_data(folder: Path, tokenizer: Tokenizer | None) -> Generator[Data]:
 def traced_texts(
     recipe: Recipe, texts: Sequence[str], tokenizer: Tokenizer | None
 ) -> Generator[Data]:
-    """Texts, a document each; without a tokenizer the recipe's kind learns from them."""
+    """Texts, a document each, in the first language that the encoder knows; without a tokenizer the
+    recipe's kind learns from them."""
     tokenizer = tokenizer or train_tokenizer(texts, recipe.text.tokenizer)
-    with little_data(texts, tokenizer) as data:
+    language = next(iter(recipe.encoder.embeddings.languages), "en")
+    with little_data(texts, tokenizer, language) as data:
         yield data

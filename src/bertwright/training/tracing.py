@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bertwright.encoder.visibility import Visibility
 from bertwright.errors import UserError
+from bertwright.examples.assembly import Mixture
 from bertwright.examples.batches import Batch
 from bertwright.examples.coordinates import RELATIONS, Rows
 from bertwright.model.model import Model, TensorBatch
@@ -128,6 +129,7 @@ def trace(
     asks = {
         name: _asks(name, objective, batch, data.tokenizer, answered, num_answers)
         for name, objective in objectives.items()
+        if objective.guesses
     }
     relation = None if originals.relation is None else RELATIONS[int(originals.relation[0])]
     tokens = _tokens(originals, batch, data.tokenizer, asks, answered)
@@ -140,7 +142,7 @@ def answers(model: Model, batch: Batch, objectives: Mapping[str, Objective]) -> 
     moved = TensorBatch(batch, model.embedding.device)
     rule: Visibility = model.encoder.rule & visibility_of(list(objectives.values()))
     heads = dict(model.heads.items())
-    known = {name: o for name, o in objectives.items() if _can_answer(model, name, o)}
+    known = {n: o for n, o in objectives.items() if o.guesses and _can_answer(model, n, o)}
     seen, found = moved.pieces, dict[str, Tensor | None]()
     for name, objective in known.items():
         if objective.rewrites:
@@ -243,10 +245,14 @@ def different_phases(recipe: Recipe) -> list[int]:
 
 
 def fitted(recipe: Recipe, data: Data) -> Recipe:
-    """The recipe with rows no longer than a text of few pieces can fill."""
+    """The recipe with rows no longer than a text of few pieces can fill, and without those parts of
+    a mixture that it has nothing for."""
     frame = 0 if recipe.assembly.in_order else 2
     longest = max(8, data.split("train").num_pieces + frame)
     assembly = recipe.assembly.model_copy(update={"length": min(longest, recipe.assembly.length)})
+    if isinstance(assembly, Mixture) and not len(data.split("train").translations):
+        parts = {name: part for name, part in assembly.parts.items() if not part.of_translations}
+        assembly = assembly.model_copy(update={"parts": parts, "shares": {}})
     phases = tuple(
         phase
         if phase.length is None
