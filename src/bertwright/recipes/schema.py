@@ -16,7 +16,7 @@ from bertwright.objectives.output import OutputChoice, Tied
 from bertwright.optimisers.adam import AdamW
 from bertwright.optimisers.optimiser import Optimiser
 from bertwright.recipes.loading import merged, resolve
-from bertwright.schedules import Constant, Value, Warmup
+from bertwright.schedules import Constant, Schedule, Value, Warmup
 from bertwright.text.tokenizers import TokenizerChoice
 
 
@@ -62,6 +62,9 @@ class Recipe(Settings):
     batch_tokens: Value = Constant(value=4096)
     micro_batch_tokens: int = Field(default=16384, ge=8)
     clip: float | None = Field(default=1.0, gt=0)
+    moving_average: Value | None = None
+    """The decay of an exponential moving average of the parameters, which evaluations and the saved
+    model use; None for none."""
     precision: Precision = "bf16"
     compile: Literal["auto", True, False] = "auto"
 
@@ -88,6 +91,13 @@ class Recipe(Settings):
             name: {"kind": name, **settings} if isinstance(settings, dict) else settings
             for name, settings in asked.items()
         }
+
+    @field_validator("moving_average")
+    @classmethod
+    def _decays(cls, decay: Schedule | None) -> Schedule | None:
+        if decay is not None and any(not 0.0 <= decay.at(p) < 1.0 for p in (0.0, 1.0)):
+            raise ValueError("a decay lies between 0 and 1, such as 0.999")
+        return decay
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:

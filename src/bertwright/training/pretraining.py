@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,8 +30,9 @@ from bertwright.training.compilation import operations_per_token, remember, repa
 from bertwright.training.distributed import Processes, processes
 from bertwright.training.first_model import first_model
 from bertwright.training.growth import Growth
-from bertwright.training.loop import Job, Outcome, train
+from bertwright.training.loop import Evaluation, Job, Outcome, train
 from bertwright.training.metrics_file import MetricsFile
+from bertwright.training.moving_average import MovingAverage
 from bertwright.training.procedure import Procedure
 from bertwright.training.progress import ProgressLine
 from bertwright.training.recipe_batches import RecipeBatches
@@ -146,6 +148,11 @@ class _Pretraining:
         self.parameters = MasterParameters(
             self.model, roles(self.model), recipe.precision, self.device
         )
+        self.average = (
+            None
+            if recipe.moving_average is None
+            else MovingAverage(self.parameters, recipe.moving_average)
+        )
         if self.compiled:
             self.model.compile_parts()
         self.watch = HeldOutWatch(recipe, data, self.model, self.clock, self._say)
@@ -167,9 +174,11 @@ class _Pretraining:
     def _job(self, first_step: int, tensorboard: bool) -> Job[Batch]:
         recipe = self.recipe
         update = recipe.optimiser.build(self.parameters, self.compiled)
-        procedures: list[Procedure] = []
+        average = [] if self.average is None else [self.average]
+        procedures: list[Procedure] = [*average]
         if recipe.phases[0].depth < 1.0:
-            procedures.append(Growth(self.model, self.parameters, update))
+            beside = [each.average for each in average]
+            procedures.append(Growth(self.model, self.parameters, update, beside))
         memory = StreamMemory(recipe.encoder.memory)
         procedures.append(memory)
         return Job(
@@ -183,13 +192,17 @@ class _Pretraining:
             weights=self.batches.weights,
             clip=Clipping(recipe.clip, self.compiled),
             processes=self.mine,
-            evaluate=self.watch,
+            evaluate=self._evaluate,
             evaluate_when=every(recipe.evaluate_every) if recipe.evaluate_every else self.watch.due,
             checkpoints=self.folder.checkpoints,
             checkpoint_when=self._checkpoint_when(),
             reporter=self._reporter(first_step, tensorboard),
             folder=self.folder.path,
         )
+
+    def _evaluate(self, place: Place) -> Evaluation:
+        with nullcontext() if self.average is None else self.average.lent():
+            return self.watch(place)
 
     def _reporter(self, first_step: int, tensorboard: bool) -> Reporter:
         if not self.mine.first:
@@ -247,6 +260,8 @@ class _Pretraining:
             print(message, file=sys.stderr, flush=True)
 
     def _write(self, outcome: Outcome) -> Pretrained:
+        if self.average is not None:
+            self.average.take_over()
         figures = self.watch.at_the_end()
         self.parameters.release()
         draw_losses(self.folder.metrics, self.folder.picture, figures.get("unigram_entropy"))
