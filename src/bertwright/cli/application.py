@@ -5,6 +5,7 @@ import sys
 import typer
 
 from bertwright.cli import (
+    average,
     bench,
     count,
     doctor,
@@ -37,6 +38,7 @@ app = typer.Typer(
 app.add_typer(bench.app, name="bench")
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(tokenizer.app, name="tokenizer")
+app.command("average")(average.average)
 app.command("count")(count.count)
 app.command("doctor")(doctor.doctor)
 app.command("embed")(embed.embed)

@@ -3,6 +3,7 @@
 from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
@@ -15,12 +16,14 @@ from bertwright.encoder.roles import Role
 
 class OutputChoice(Choice):
     """The axis. ``transform`` puts a dense layer, an activation and a norm before the vocabulary
-    (BERT); ``bias`` is one number per piece."""
+    (BERT); ``bias`` is one number per piece; ``z_loss`` weighs the square of log Z, which is
+    added to every loss of this output while training (PaLM: 1e-4); see ``cross_entropy``."""
 
     transform: bool = True
     transform_bias: bool = True
     activation: Activation = "gelu"
     bias: bool = True
+    z_loss: float = Field(default=0.0, ge=0.0)
 
     def build(self, encoder: EncoderChoice, vocabulary_size: int) -> "Output":
         """The module for an encoder and a vocabulary."""
@@ -78,6 +81,7 @@ class Output(nn.Module):
         self.transform = Transform(choice, encoder) if choice.transform else nn.Identity()
         self.bias = nn.Parameter(torch.zeros(vocabulary_size)) if choice.bias else None
         self.table = table
+        self.z_loss = choice.z_loss
         self._pointwise = PLAIN
 
     def logits(self, states: Tensor, embedding: Tensor) -> Tensor:
@@ -90,7 +94,7 @@ class Output(nn.Module):
         """The sum of losses and of right answers at states (M, D); see ``cross_entropy``."""
         hidden = self.transform(states)
         table = self._own(embedding)
-        return cross_entropy(hidden, table, self.bias, target, weight, self._pointwise)
+        return cross_entropy(hidden, table, self.bias, target, weight, self._pointwise, self.z_loss)
 
     def compile_parts(self) -> None:
         """Compile the transform and what stands between the products of the loss."""

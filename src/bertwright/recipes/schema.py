@@ -31,7 +31,8 @@ class Phase(Settings):
 
     ``share`` is its part of the steps, or of the time. ``length`` and ``batch_tokens`` replace the
     recipe's. ``depth`` is the share of the blocks that run; where it grows, what has run is copied
-    on top of itself (Gong et al. 2019). ``objectives`` names the questions that are asked, each
+    on top of itself (Gong et al. 2019). ``dropout`` multiplies every rate of dropout: 0 leaves it
+    out (Lan et al. 2020, section 4.8). ``objectives`` names the questions that are asked, each
     with settings that change for this phase; None asks all of the recipe's as they are.
     """
 
@@ -39,7 +40,15 @@ class Phase(Settings):
     length: int | None = Field(default=None, ge=8)
     batch_tokens: Value | None = None
     depth: float = Field(default=1.0, gt=0.0, le=1.0)
+    dropout: Value = Constant(value=1.0)
     objectives: dict[str, dict[str, Any]] | None = None
+
+    @field_validator("dropout")
+    @classmethod
+    def _is_a_share(cls, dropout: Schedule) -> Schedule:
+        if any(not 0.0 <= dropout.at(progress) <= 1.0 for progress in (0.0, 1.0)):
+            raise ValueError("multiplies the rates of the recipe: it lies between 0 and 1")
+        return dropout
 
 
 class Recipe(Settings):
@@ -71,6 +80,8 @@ class Recipe(Settings):
     steps: int = Field(default=10_000, ge=1)
     seed: int = Field(default=0, ge=0)
     checkpoint_every: int | None = Field(default=None, ge=1)
+    checkpoints_kept: int = Field(default=2, ge=1)
+    """The last ones; the best is kept beside them."""
     evaluate_every: int | None = Field(default=None, ge=1)
 
     @staticmethod

@@ -128,6 +128,7 @@ class _Pretraining:
         self.recipe = recipe = model.recipe
         self.batches, self.data, self.folder, self.mine = batches, data, folder, mine
         self.device = mine.device
+        folder.checkpoints.keep = recipe.checkpoints_kept
         if recipe.encoder.memory and mine.world > 1:
             raise UserError(
                 "encoder.memory is carried by one process: run without torchrun, or set it to 0"
