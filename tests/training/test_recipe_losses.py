@@ -15,12 +15,13 @@ from bertwright.training.pretraining import pretrain
 from bertwright.training.recipe_batches import RecipeBatches
 from bertwright.training.recipe_losses import RecipeLosses
 
+ONE_PHASE = ("encoder.positions.size=64", "phases=[{}]")
 LATE = "phases=[{share: 0.5}, {share: 0.3, dropout: {kind: linear, from: 1, to: 0}}, {dropout: 0}]"
 
 
 def losses_of(data: Data, place: Place, *changes: str) -> dict[str, float]:
     """The losses of the first batch as a place asks them, of one untrained BERT."""
-    recipe = small("bert", "encoder.positions.size=64", *changes)
+    recipe = small("bert", *ONE_PHASE, *changes)
     model = Model.build(recipe, data.tokenizer.size)
     (batch,) = RecipeBatches(recipe, data)(Place(0, 0.0)).micro_batches
     found = RecipeLosses(recipe, model)(batch, place)
@@ -62,8 +63,7 @@ def test_more_dropout_than_the_recipe_has_is_refused() -> None:
 
 
 def test_the_z_loss_of_a_recipe_is_in_training_and_in_no_evaluation(data: Data) -> None:
-    plain = small("bert", "encoder.positions.size=64", "encoder.dropout=0")
-    with_z = small("bert", "encoder.positions.size=64", "encoder.dropout=0", "output.z_loss=0.5")
+    plain, with_z = small("bert", *ONE_PHASE), small("bert", *ONE_PHASE, "output.z_loss=0.5")
     (batch,) = RecipeBatches(plain, data)(Place(0, 0.0)).micro_batches
     moved = TensorBatch(batch)
     models = [Model.build(recipe, data.tokenizer.size) for recipe in (plain, with_z)]

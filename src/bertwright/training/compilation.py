@@ -61,14 +61,15 @@ def operations_per_token(recipe: Recipe, vocabulary_size: int) -> list[float]:
 
 
 def _kinds_of_step(recipe: Recipe) -> set[str]:
-    """What steps differ in as compiled graphs: lengths, batches, who may see whom, dropout."""
+    """What steps differ in as compiled graphs: lengths, batches, who may see whom, what is dropped
+    and what is trained."""
     kinds: set[str] = set()
     for phase in range(len(recipe.phases)):
         rules = {repr(objective.visibility) for objective in recipe.objectives_of(phase).values()}
         length = recipe.assembly_of(phase).length
-        dropout = recipe.phases[phase].dropout
+        own = recipe.phases[phase]
         tokens = recipe.batch_tokens_of(phase).at(1.0)
-        kinds.add(f"{length} {tokens} {sorted(rules)} {dropout!r}")
+        kinds.add(f"{length} {tokens} {sorted(rules)} {own.dropout!r} {own.trained}")
     return kinds
 
 

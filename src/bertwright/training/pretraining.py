@@ -41,6 +41,7 @@ from bertwright.training.reporting import Reporter, Reporters, Speed
 from bertwright.training.run_folder import RunFolder, choose_recipe, fitted
 from bertwright.training.stream_memory import StreamMemory
 from bertwright.training.tensorboard import TensorBoard
+from bertwright.training.unfreezing import Unfreezing
 from bertwright.training.watching import HeldOutWatch
 
 Decision = TypeVar("Decision")
@@ -180,6 +181,9 @@ class _Pretraining:
         if recipe.phases[0].depth < 1.0:
             beside = [each.average for each in average]
             procedures.append(Growth(self.model, self.parameters, update, beside))
+        if any(phase.trained for phase in recipe.phases):
+            trained = [phase.trained for phase in recipe.phases]
+            procedures.append(Unfreezing(self.parameters, update, lambda p: trained[p.phase]))
         memory = StreamMemory(recipe.encoder.memory)
         procedures.append(memory)
         return Job(
