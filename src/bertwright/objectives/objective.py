@@ -127,6 +127,10 @@ class Objective(Choice):
     names_pieces: ClassVar[bool] = False
     """Whether the answer is a piece, given by the model's output module."""
 
+    hides: ClassVar[bool] = False
+    """Whether the encoder does not see the pieces that are asked for, or not where they stood: what
+    share of the text that is gets reported."""
+
     rewrites: ClassVar[bool] = False
     """Whether its own module is asked before the encoder, and changes what that sees."""
 

@@ -80,10 +80,19 @@ class TensorwiseUpdate:
         constants = torch.tensor(scalars, device=gradient.device)
         trained = parameters.trained(slice(0, parameters.num_trainable), settings.layer_decay)
         for where, _ in trained:
-            buffers = (self._change, self._gradient, self._first, self._second)
-            state = tuple(flat[where] for flat in buffers)
-            given = parameters.master[where], gradient[where], self._decay[where]
-            self._propose(state, *given, constants, clip)
+            self._propose(
+                (
+                    self._change[where],
+                    self._gradient[where],
+                    self._first[where],
+                    self._second[where],
+                ),
+                parameters.master[where],
+                gradient[where],
+                self._decay[where],
+                constants,
+                clip,
+            )
         for tensors in self._tensors(correct_2):
             tensors[1].mul_(settings.scale(*tensors))
         for where, factor in trained:

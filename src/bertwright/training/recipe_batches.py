@@ -58,7 +58,8 @@ class RecipeBatches:
             name: sum(float(batch.questions[name].weight.sum()) for batch in batches)
             for name in self._objectives[place.phase]
         }
-        return StepBatch(batches, counts, num_rows, sum(b.num_tokens for b in batches))
+        hiding = [name for name, o in self._objectives[place.phase].items() if o.hides]
+        return StepBatch(batches, counts, num_rows, sum(b.num_tokens for b in batches), hiding)
 
     def num_rows(self, place: Place) -> int:
         """Rows of all processes in a step: the tokens that the recipe asks for, in whole rows."""
