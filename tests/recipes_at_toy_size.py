@@ -21,6 +21,9 @@ from bertwright.text.tokenizers import Specials
 
 LENGTH, VOCABULARY = 24, 40
 
+KEPT = {"share", "objectives", "depth", "dropout", "trained"}
+"""What a phase states that has nothing to do with its size."""
+
 SYSTEMS = systems()
 
 
@@ -28,7 +31,7 @@ def toy(system: str, *overrides: str) -> Recipe:
     """A system with two blocks of width 32, rows of 24 places and 40 pieces."""
     whole = Recipe.load(system)
     narrow = isinstance(whole.encoder.embeddings, Factorised)
-    phases = [phase.model_dump(include={"share", "objectives", "depth"}) for phase in whole.phases]
+    phases = [phase.model_dump(include=KEPT, mode="json") for phase in whole.phases]
     return Recipe.load(
         system,
         "encoder.width=32",

@@ -21,15 +21,26 @@ RAMP = (
 """A batch that grows with the run in a phase of short rows, then one that grows with its phase."""
 
 
-def test_batches_grow_in_eight_stages_to_the_sizes_that_were_asked(data: Data) -> None:
+def test_batches_grow_by_eighths_to_the_sizes_that_were_asked(data: Data) -> None:
     batches = RecipeBatches(small("bert", *RAMP), data)
     clock = Clock(400, (0.6, 0.4))
     rows = [batches.num_rows(clock.place(step)) for step in range(400)]
-    stages = [round((128 + 448 * stage / 7) / 16) for stage in range(5)]
-    assert [rows[50 * stage] for stage in range(5)] == stages == [8, 12, 16, 20, 24]
-    assert rows[:240] == sorted(rows[:240])
+    # 128 tokens are 8 rows of 16, and each of seven steps up to 576 is 4 rows.
+    assert rows[:240] == [8 + 4 * round(7 * step / 400) for step in range(240)]
     assert (rows[240], rows[399]) == (2, 4)
-    assert len(set(rows[:240])) == 5
+
+
+def test_a_short_ramp_ends_where_it_says(data: Data) -> None:
+    ramp = "{kind: parts, parts: [{share: 0.1, value: {kind: linear, from: 128, to: 576}}, "
+    recipe = small(
+        "bert", *RAMP, f"batch_tokens={ramp}{{share: 0.9, value: 576}}]}}", "phases=[{}]"
+    )
+    batches, clock = RecipeBatches(recipe, data), Clock(400)
+    rows = [batches.num_rows(clock.place(step)) for step in range(400)]
+    assert rows[:3] == [4, 4, 4]
+    assert rows[40:] == [18] * 360
+    assert rows[:40] == sorted(rows[:40])
+    assert len(set(rows)) == 8
 
 
 def test_no_row_is_skipped_or_read_again_as_batches_grow(data: Data, tmp_path: Path) -> None:
