@@ -29,19 +29,17 @@ from bertwright.training.clock import BudgetClock, Clock, Place, When, every, se
 from bertwright.training.compilation import operations_per_token, remember, repays
 from bertwright.training.distributed import Processes, processes
 from bertwright.training.first_model import first_model
-from bertwright.training.growth import Growth
 from bertwright.training.loop import Evaluation, Job, Outcome, train
 from bertwright.training.metrics_file import MetricsFile
 from bertwright.training.moving_average import MovingAverage
-from bertwright.training.procedure import Procedure
 from bertwright.training.progress import ProgressLine
 from bertwright.training.recipe_batches import RecipeBatches
 from bertwright.training.recipe_losses import RecipeLosses
+from bertwright.training.recipe_procedures import recipe_procedures
 from bertwright.training.reporting import Reporter, Reporters, Speed
 from bertwright.training.run_folder import RunFolder, choose_recipe, fitted
 from bertwright.training.stream_memory import StreamMemory
 from bertwright.training.tensorboard import TensorBoard
-from bertwright.training.unfreezing import Unfreezing
 from bertwright.training.watching import HeldOutWatch
 
 Decision = TypeVar("Decision")
@@ -150,11 +148,8 @@ class _Pretraining:
         self.parameters = MasterParameters(
             self.model, roles(self.model), recipe.precision, self.device
         )
-        self.average = (
-            None
-            if recipe.moving_average is None
-            else MovingAverage(self.parameters, recipe.moving_average)
-        )
+        decay = recipe.moving_average
+        self.average = None if decay is None else MovingAverage(self.parameters, decay)
         if self.compiled:
             self.model.compile_parts()
         self.watch = HeldOutWatch(recipe, data, self.model, self.clock, self._say)
@@ -176,20 +171,12 @@ class _Pretraining:
     def _job(self, first_step: int, tensorboard: bool) -> Job[Batch]:
         recipe = self.recipe
         update = recipe.optimiser.build(self.parameters, self.compiled)
-        average = [] if self.average is None else [self.average]
-        procedures: list[Procedure] = [*average]
-        if recipe.phases[0].depth < 1.0:
-            beside = [each.average for each in average]
-            procedures.append(Growth(self.model, self.parameters, update, beside))
-        if any(phase.trained for phase in recipe.phases):
-            trained = [phase.trained for phase in recipe.phases]
-            procedures.append(Unfreezing(self.parameters, update, lambda p: trained[p.phase]))
         memory = StreamMemory(recipe.encoder.memory)
-        procedures.append(memory)
+        procedures = recipe_procedures(self.model, self.parameters, update, self.average)
         return Job(
             parameters=self.parameters,
             update=update,
-            procedures=procedures,
+            procedures=[*procedures, memory],
             batch=self.batches,
             losses=RecipeLosses(recipe, self.model, memory=memory),
             clock=self.clock,
