@@ -20,6 +20,9 @@ from bertwright.text.tokenizers import Specials
 
 LENGTH, VOCABULARY = 24, 40
 
+KEPT = {"share", "objectives", "depth", "dropout", "trained"}
+"""What a phase states that has nothing to do with its size."""
+
 SYSTEMS = systems()
 
 
@@ -28,7 +31,7 @@ def toy(system: str, *overrides: str) -> Recipe:
     whole = Recipe.load(system)
     narrow = hasattr(whole.encoder.embeddings, "width")
     thin = ("encoder.bottleneck.width=16", "encoder.mixer.head_width=8")
-    phases = [phase.model_dump(include={"share", "objectives", "depth"}) for phase in whole.phases]
+    phases = [phase.model_dump(include=KEPT, mode="json") for phase in whole.phases]
     return Recipe.load(
         system,
         "encoder.width=32",

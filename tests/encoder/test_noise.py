@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounter
 
 from bertwright.encoder.kernels.noise import Noise, dropout
 
@@ -42,3 +43,25 @@ def test_steps_blocks_and_sites_differ_and_are_independent():
     for i, one in enumerate(draws):
         for other in draws[:i]:
             assert float((one == other).float().mean()) == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_strength_multiplies_the_rate(dtype):
+    x = torch.randn(32, 256).to(dtype)
+    weaker = dropout(x, 0.4, Noise.of(3, 5, strength=0.25), 1)
+    assert weaker.dtype == dtype
+    assert torch.equal(weaker, dropout(x, 0.1, Noise.of(3, 5), 1))
+    assert torch.equal(dropout(x, 0.4, Noise.of(3, 5, strength=0.0), 1), x)
+    block = Noise.of(3, 5, strength=0.25).within(2)
+    assert torch.equal(dropout(x, 0.4, block, 1), dropout(x, 0.1, Noise.of(3, 5).within(2), 1))
+
+
+def test_a_strength_that_changes_is_compiled_once():
+    graphs = CompileCounter()
+    compiled = torch.compile(dropout, backend=graphs, dynamic=False)
+    x = torch.randn(4, 8)
+    for strength in (0.9, 0.5, 0.1, 0.0):
+        compiled(x, 0.1, Noise.of(0, 1, strength=strength), 0)
+    assert graphs.frame_count == 1
+    compiled(x, 0.1, Noise.of(0, 1), 0)
+    assert graphs.frame_count == 2

@@ -102,6 +102,7 @@ class Embeddings(nn.Module):
     """
 
     parameter_roles: ClassVar[dict[str, Role]] = {"asking": Role("vector")}
+    feeds_blocks: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -141,6 +141,10 @@ class Objective(Choice):
     guesses: ClassVar[bool] = True
     """Whether there are right answers among others, so that who knows nothing can guess."""
 
+    hides: ClassVar[bool] = False
+    """Whether the encoder does not see the pieces that are asked for, or not where they stood: what
+    share of the text that is gets reported."""
+
     rewrites: ClassVar[bool] = False
     """Whether its own module is asked before the encoder, and changes what that sees."""
 

@@ -3,6 +3,7 @@
 from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
@@ -18,13 +19,15 @@ from bertwright.errors import UserError
 class OutputChoice(Choice):
     """The axis. ``transform`` puts a dense layer, an activation and a norm before the vocabulary
     (BERT), ``norm`` being that of the encoder unless it is stated; ``bias`` is one number per
-    piece."""
+    piece; ``z_loss`` weighs the square of log Z, which is added to every loss of this output while
+    training (PaLM: 1e-4); see ``cross_entropy``."""
 
     transform: bool = True
     transform_bias: bool = True
     activation: Activation = "gelu"
     norm: Norm | None = None
     bias: bool = True
+    z_loss: float = Field(default=0.0, ge=0.0)
 
     def width(self, encoder: EncoderChoice) -> int:
         """The width at which pieces are named."""
@@ -106,6 +109,7 @@ class Output(nn.Module):
         self.transform = Transform(choice, encoder) if choice.transform else nn.Identity()
         self.bias = nn.Parameter(torch.zeros(vocabulary_size)) if choice.bias else None
         self.table = table
+        self.z_loss = choice.z_loss
         self._pointwise = PLAIN
 
     def logits(self, states: Tensor, embedding: Tensor) -> Tensor:
@@ -118,7 +122,7 @@ class Output(nn.Module):
         """The sum of losses and of right answers at states (M, D); see ``cross_entropy``."""
         hidden = self.transform(states)
         table = self._own(embedding)
-        return cross_entropy(hidden, table, self.bias, target, weight, self._pointwise)
+        return cross_entropy(hidden, table, self.bias, target, weight, self._pointwise, self.z_loss)
 
     def compile_parts(self) -> None:
         """Compile the transform and what stands between the products of the loss."""

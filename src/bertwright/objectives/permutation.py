@@ -27,6 +27,7 @@ class Permutation(Objective):
 
     visibility: ClassVar[Visibility] = InOrder()
     names_pieces: ClassVar[bool] = True
+    hides: ClassVar[bool] = True
 
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         rate, draw = self.selection.rate, asking.draw.named("permutation")

@@ -27,6 +27,7 @@ class WordOrder(Objective):
     rate: float = Field(default=0.05, gt=0.0, lt=1.0)
 
     names_pieces: ClassVar[bool] = True
+    hides: ClassVar[bool] = True
 
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         kept = np.zeros(rows.pieces.shape, np.bool_)

@@ -18,7 +18,7 @@ from bertwright.objectives.turns import Turn, turns_of
 from bertwright.optimisers.adam import AdamW
 from bertwright.optimisers.optimiser import Optimiser
 from bertwright.recipes.loading import Change, merged, resolve
-from bertwright.schedules import Constant, Value, Warmup
+from bertwright.schedules import Constant, Schedule, Value, Warmup
 from bertwright.text.tokenizers import TokenizerChoice
 
 
@@ -33,15 +33,28 @@ class Phase(Settings):
 
     ``share`` is its part of the steps, or of the time. ``length`` and ``batch_tokens`` replace the
     recipe's. ``depth`` is the share of the blocks that run; where it grows, what has run is copied
-    on top of itself (Gong et al. 2019). ``objectives`` names the questions that are asked, each
-    with settings that change for this phase; None asks all of the recipe's as they are.
+    on top of itself (Gong et al. 2019). ``dropout`` multiplies every rate of dropout: 0 leaves it
+    out (Lan et al. 2020, section 4.8). ``trained`` is how many of the last levels are trained, None
+    for all: 1 for what stands behind the blocks, 2 for the last block too (Howard and Ruder 2018,
+    section 3.3). ``objectives`` names the questions that are asked, each with settings that change
+    for this phase; None asks all of the recipe's as they are.
     """
 
     share: float = Field(default=1.0, gt=0)
     length: int | None = Field(default=None, ge=8)
     batch_tokens: Value | None = None
     depth: float = Field(default=1.0, gt=0.0, le=1.0)
+    dropout: Value = Constant(value=1.0)
+    trained: int | None = Field(default=None, ge=1)
     objectives: dict[str, dict[str, Any]] | None = None
+
+    @field_validator("dropout")
+    @classmethod
+    def _is_a_share(cls, dropout: Schedule) -> Schedule:
+        lowest, highest = dropout.extremes()
+        if lowest < 0.0 or highest > 1.0:
+            raise ValueError("multiplies the rates of the recipe: it lies between 0 and 1")
+        return dropout
 
 
 class Recipe(Settings):
@@ -64,12 +77,17 @@ class Recipe(Settings):
     batch_tokens: Value = Constant(value=4096)
     micro_batch_tokens: int = Field(default=16384, ge=8)
     clip: float | None = Field(default=1.0, gt=0)
+    moving_average: Value | None = None
+    """The decay of an exponential moving average of the parameters, which evaluations and the saved
+    model use; None for none."""
     precision: Precision = "bf16"
     compile: Literal["auto", True, False] = "auto"
 
     steps: int = Field(default=10_000, ge=1)
     seed: int = Field(default=0, ge=0)
     checkpoint_every: int | None = Field(default=None, ge=1)
+    checkpoints_kept: int = Field(default=2, ge=1)
+    """The last ones; the best is kept beside them."""
     evaluate_every: int | None = Field(default=None, ge=1)
 
     @staticmethod
@@ -91,6 +109,14 @@ class Recipe(Settings):
             for name, settings in asked.items()
         }
 
+    @field_validator("moving_average")
+    @classmethod
+    def _decays(cls, decay: Schedule | None) -> Schedule | None:
+        lowest, highest = (0.0, 0.0) if decay is None else decay.extremes()
+        if lowest < 0.0 or highest >= 1.0:
+            raise ValueError("a decay lies between 0 and 1, such as 0.999")
+        return decay
+
     @model_validator(mode="after")
     def _coherent(self) -> Self:
         if not self.objectives:
@@ -98,6 +124,7 @@ class Recipe(Settings):
         for number in range(len(self.phases)):
             self._check_phase(number)
         self._check_growth()
+        self._check_levels()
         self._check_order()
         return self
 
@@ -121,6 +148,18 @@ class Recipe(Settings):
             raise ValueError("phases: blocks that share their parameters cannot be stacked")
         if depths[0] < 1.0 and self.encoder.residual.looks_back:
             raise ValueError("phases: blocks that look back at all before them cannot be stacked")
+
+    def _check_levels(self) -> None:
+        levels = len(self.encoder.depth.orders()) + 2
+        for number, phase in enumerate(self.phases):
+            if phase.trained is not None and phase.trained > levels:
+                raise ValueError(f"phases.{number}.trained: there are no more than {levels} levels")
+        by_level = self.optimiser.layer_decay < 1.0 or any(p.trained for p in self.phases)
+        if by_level and self.encoder.depth.sharing != "none":
+            raise ValueError(
+                "blocks that share their parameters are one level: leave out "
+                "optimiser.layer_decay and trained of phases, or set encoder.depth.sharing=none"
+            )
 
     def _check_phase(self, number: int) -> None:
         asked = self.objectives_of(number)

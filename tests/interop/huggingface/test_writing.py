@@ -38,6 +38,7 @@ NO_STOCK_CLASS = [
     "sandwich",
     "transformer-xl",
     "universal-transformer",
+    "xlm-e",
 ]
 
 

@@ -15,8 +15,10 @@ from bertwright.examples.batches import Batch
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.corruption import Replace
 from bertwright.objectives.causal import Causal
+from bertwright.objectives.hiding import Hiding
 from bertwright.objectives.masked import Masked
 from bertwright.objectives.objective import Objective
+from bertwright.objectives.permutation import Permutation
 from bertwright.objectives.sentence_relation import NextSentence
 from bertwright.text.tokenizers import Specials, Tokenizer
 from bertwright.training.doctor.drawing import Drawn
@@ -78,7 +80,7 @@ def check_questions(
     return findings
 
 
-def asked_share(subject: Subject, objective: Masked) -> Finding:
+def asked_share(subject: Subject, objective: Hiding | Permutation) -> Finding:
     """The share of real places that is asked, against the rate; a row is asked whole places."""
     rate = objective.selection.rate.at(0.5)
     num_real = subject.originals.real.sum(axis=1)
@@ -262,7 +264,8 @@ def balanced_labels(subject: Subject, objective: NextSentence) -> Finding:
 
 
 CHECKS: tuple[tuple[type[Objective], Callable[[Subject, Any], Finding]], ...] = (
-    (Masked, asked_share),
+    (Hiding, asked_share),
+    (Permutation, asked_share),
     (Masked, hidden_targets),
     (Causal, next_targets),
     (Masked, specials_spared),
