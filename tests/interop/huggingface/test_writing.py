@@ -31,7 +31,7 @@ def made(system: str, *overrides: str) -> tuple[Model, Tokenizer]:
     return model, tokenizer
 
 
-NO_STOCK_CLASS = ["fixed-patterns", "performer", "sandwich", "transformer-xl"]
+NO_STOCK_CLASS = ["fixed-patterns", "performer", "sandwich", "transformer-xl", "xlm-e"]
 
 
 @pytest.mark.parametrize("system", sorted({*systems()} - {*NO_STOCK_CLASS}))
