@@ -79,6 +79,20 @@ def prepare(
 
 
 @app.command()
+def memory(
+    lengths: Annotated[str, typer.Option(help="How far back is seen.")] = "200,400,800",
+    rounds: Annotated[int, typer.Option(min=1, help="Turns that either side takes.")] = 5,
+    document: Document = None,
+    as_json: AsJson = False,
+) -> None:
+    """Reading with memory, against windows that are computed anew for every token."""
+    from bertwright.bench import remembering
+
+    results = remembering.compare([int(n) for n in lengths.split(",")], rounds, say)
+    _publish("memory", results, remembering.COLUMNS, document, as_json)
+
+
+@app.command()
 def learn(
     data: Annotated[Path, typer.Option(help="A prepared data folder.")],
     output: Annotated[
