@@ -17,6 +17,7 @@ from bertwright.model.counting import counted
 from bertwright.model.folder import WEIGHTS, load_model
 from bertwright.recipes import Recipe
 from bertwright.recipes.about import about
+from bertwright.recipes.evened import evened
 from bertwright.recipes.loading import sizes_of, systems
 from bertwright.studies.corpora import Sample
 from bertwright.studies.running import prepared_for
@@ -114,22 +115,15 @@ def check_all(
 
 def at_small_cost(system: str, data: Data, steps: int) -> Recipe:
     """A system in the size of two blocks of width 128, on rows of at most 128 places."""
-    whole = Recipe.load(f"{system}-tiny")
-    phases = [{**phase.model_dump(mode="json"), "length": None} for phase in whole.phases]
-    return Recipe.load(
-        f"{system}-tiny",
-        {
-            "assembly": {"length": min(LONGEST_ROW, whole.assembly.length)},
-            "phases": [{**phase, "batch_tokens": None} for phase in phases],
-            "batch_tokens": TOKENS,
-            "text": {"tokenizer": {"kind": data.manifest.tokenizer.kind}},
-            "schedule": {"kind": "warmup", "warmup": 0.1, "decay": "linear"},
-            "steps": steps,
-            "checkpoint_every": steps // 2,
-            "evaluate_every": steps,
-            "compile": False,
-        },
-    )
+    changes = {
+        "schedule": {"kind": "warmup", "warmup": 0.1, "decay": "linear"},
+        "steps": steps,
+        "checkpoint_every": steps // 2,
+        "evaluate_every": steps,
+        "compile": False,
+    }
+    kind = data.manifest.tokenizer.kind
+    return evened(system, "tiny", kind, LONGEST_ROW, TOKENS, changes)
 
 
 def _count(check: Check, system: str, data: Data, out: Path, steps: int) -> Check:
