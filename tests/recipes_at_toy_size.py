@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertwright.encoder.characters import Characters
-from bertwright.encoder.embeddings import Factorised
 from bertwright.examples.batches import make_batch
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.model.model import TensorBatch
@@ -21,6 +20,9 @@ from bertwright.text.marks import DOCUMENT_START, SENTENCE_START, WORD_START
 from bertwright.text.tokenizers import Specials
 
 LENGTH, VOCABULARY = 24, 40
+
+KEPT = {"share", "objectives", "depth", "dropout", "trained"}
+"""What a phase states that has nothing to do with its size."""
 
 SYSTEMS = systems()
 
@@ -38,8 +40,9 @@ TOY_CHARACTERS = (
 def toy(system: str, *overrides: str) -> Recipe:
     """A system with two blocks of width 32, rows of 24 places and 40 pieces."""
     whole = Recipe.load(system)
-    narrow = isinstance(whole.encoder.embeddings, Factorised)
-    phases = [phase.model_dump(include={"share", "objectives", "depth"}) for phase in whole.phases]
+    narrow = hasattr(whole.encoder.embeddings, "width")
+    thin = ("encoder.bottleneck.width=16", "encoder.mixer.head_width=8")
+    phases = [phase.model_dump(include=KEPT, mode="json") for phase in whole.phases]
     return Recipe.load(
         system,
         "encoder.width=32",
@@ -51,6 +54,7 @@ def toy(system: str, *overrides: str) -> Recipe:
             for key, value in TOY_MIXER.items()
             if getattr(whole.encoder.mixer, key, None) is not None
         ),
+        *(thin if whole.encoder.bottleneck else ()),
         f"assembly.length={LENGTH}",
         f"text.tokenizer.size={VOCABULARY}",
         f"phases={json.dumps(phases)}",
@@ -68,9 +72,13 @@ ROWS = 8
 
 @dataclass
 class ToyText:
-    """Random pieces with words, sentences and documents: what an assembly reads of a split."""
+    """Random pieces with words, sentences and documents: what an assembly reads of a split.
+
+    Documents are in two languages by turns, and each second one translates the one before.
+    """
 
     num_pieces: int = 1200
+    name: str = "train"
 
     def __post_init__(self) -> None:
         draw = np.random.default_rng(5)
@@ -78,6 +86,9 @@ class ToyText:
         self.sentence_starts = np.arange(0, self.num_pieces + 1, 6, dtype=np.int64)
         self.document_starts = np.arange(0, self.num_pieces + 1, 60, dtype=np.int64)
         self.num_documents = len(self.document_starts) - 1
+        self.languages = np.arange(self.num_documents) % 2
+        self.language_names = ("en", "de")
+        self.translations = np.arange(1, self.num_documents, 2)
         self.marks = np.zeros(self.num_pieces, np.uint8)
         self.marks[::2] |= WORD_START
         self.marks[self.sentence_starts[:-1]] |= SENTENCE_START
@@ -90,8 +101,13 @@ class ToyText:
         return self.text[at], self.marks[at]
 
 
-def toy_batch(recipe: Recipe, phase: int, epoch: int = 0) -> TensorBatch:
-    """Eight rows of toy text with the questions of one phase."""
+def toy_batches(recipe: Recipe, phase: int) -> list[TensorBatch]:
+    """A batch for each turn of a phase."""
+    return [toy_batch(recipe, phase, turn=turn) for turn in range(len(recipe.turns_of(phase)))]
+
+
+def toy_batch(recipe: Recipe, phase: int, epoch: int = 0, turn: int = 0) -> TensorBatch:
+    """Eight rows of toy text with the questions of one turn of a phase."""
     source = recipe.assembly_of(phase).plan(cast(Any, ToyText()), SPECIALS, recipe.seed)
 
     vocabulary = Vocabulary(VOCABULARY, SPECIALS, np.ones(VOCABULARY, np.int64))
@@ -100,6 +116,7 @@ def toy_batch(recipe: Recipe, phase: int, epoch: int = 0) -> TensorBatch:
         draw = Draw(recipe.seed, epoch, index)
         return objective.ask(rows, Asking(draw, vocabulary, before=before))
 
-    askers = {name: partial(ask, o) for name, o in recipe.objectives_of(phase).items()}
+    asked = recipe.turns_of(phase)[turn].objectives
+    askers = {name: partial(ask, o) for name, o in asked.items()}
     index = np.arange(ROWS, dtype=np.int64)
     return TensorBatch(make_batch(source, index, np.full(ROWS, epoch, np.int64), askers))

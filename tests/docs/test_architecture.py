@@ -16,6 +16,7 @@ from bertwright.encoder.initialisation import Initialisation
 from bertwright.encoder.mixers import Mixer
 from bertwright.encoder.norms import Norm
 from bertwright.encoder.positions import Positions
+from bertwright.encoder.residual import Residual
 from bertwright.encoder.visibility import Visibility
 from bertwright.examples.assembly import Assembly
 from bertwright.examples.corruption import Corruption
@@ -38,6 +39,7 @@ AXES: dict[str, type[Choice]] = {
     "mixer": Mixer,
     "feed-forward": FeedForward,
     "norm": Norm,
+    "residual": Residual,
     "depth": Depth,
     "initialisation": Initialisation,
     "output": OutputChoice,
@@ -70,7 +72,8 @@ def test_every_tap_is_in_the_table_with_its_width() -> None:
         for names in re.findall(r"^\| (`[a-z].*?`) \| ", TEXT.split("## The taps")[1], re.MULTILINE)
         for start, name in _names(names)
     }
-    assert said == set(chain(*map(_taps_of, ("bert-tiny", "bert-tiny narrow", "lstm-lm-tiny"))))
+    systems = ("bert-tiny", "bert-tiny narrow", "lstm-lm-tiny", "xlm-tiny")
+    assert said == set(chain(*map(_taps_of, systems)))
 
 
 def _names(cell: str) -> list[tuple[str, str]]:

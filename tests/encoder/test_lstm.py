@@ -93,7 +93,7 @@ def test_two_ways_with_projection_clip_and_residual_are_their_equations():
         "objectives.causal.direction=both",
         "encoder.embeddings={kind: pieces, norm: false}",
         "encoder.mixer={kind: lstm, cell: 40, clip: 0.3}",
-        "encoder.residual_from=1",
+        "encoder.residual={kind: plain, start: 1}",
     )
     for row, states in zip(pieces(), model(pieces()), strict=True):
         x = model.encoder.embeddings.pieces.weight[row]
@@ -263,7 +263,7 @@ def test_recurrent_weights_are_dropped_once_a_step():
         (["encoder.visibility=both-ways"], "set it to 1 and visibility to causal, or memory to 0"),
         (["encoder.depth.sharing=all"], "is not shared by blocks"),
         (["encoder.depth={kind: sublayers, order: sf}"], "must stand in every block"),
-        (["encoder.residual_from=0"], "set it to null"),
+        (["encoder.residual.kind=plain"], "set residual.kind to none"),
         (["encoder.mixer={kind: lstm, clip: 3, kernel: fused}"], "neither clips nor projects"),
         (["encoder.visibility=both-ways", "encoder.memory=0"], "direction both and encoder.visib"),
         (["objectives.causal.direction=backward"], "go opposite ways"),

@@ -12,6 +12,7 @@ from bertwright.encoder.mixers.random_features import (
     features,
     orthogonal_features,
 )
+from bertwright.encoder.norms import LayerNormChoice
 from bertwright.encoder.positions import NoPositions
 from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.visibility import View
@@ -74,7 +75,7 @@ def test_patterns_by_hand() -> None:
 
 
 def test_a_fixed_head_is_the_weighted_mean_of_its_values() -> None:
-    mixer = FixedPatterns(heads=8, dropout=0.0).build(32, NoPositions()).double()
+    mixer = FixedPatterns(heads=8, dropout=0.0).build(32, NoPositions(), LayerNormChoice()).double()
     x = drawn(2, 6, 32)
     seen = torch.ones(2, 1, 6, 6, dtype=torch.bool)
     seen[1, ..., 4:] = False

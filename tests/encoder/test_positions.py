@@ -139,7 +139,8 @@ def test_pieces_and_distances_meet_in_both_directions() -> None:
     fused = randomised(nn.Linear(8, 24))
     relation = scheme.relation(*PLACES)
     query, key = drawn(1, 2, QUERIES, 4), drawn(1, 2, KEYS, 4)
-    table = nn.functional.layer_norm(scheme.table.weight, (8,))
+    norm = scheme.norm
+    table = nn.functional.layer_norm(scheme.table.weight, (8,), norm.weight, norm.bias, 1e-7)
 
     def term(h: int, i: int, j: int) -> float:
         bucket = int(log_buckets(torch.tensor(far(i, j)), 4, 8)) + 3

@@ -27,7 +27,10 @@ documents = strategies.lists(
 
 @dataclass
 class NumberedSplit:
-    """What an assembly reads of a split, with nothing behind it."""
+    """What an assembly reads of a split, with nothing behind it.
+
+    Documents are in three languages by turns; of two neighbours the second translates the first.
+    """
 
     document_starts: NDArray[np.int64]
     sentence_starts: NDArray[np.int64]
@@ -45,6 +48,10 @@ class NumberedSplit:
     def __post_init__(self) -> None:
         self.num_pieces = int(self.document_starts[-1])
         self.num_documents = len(self.document_starts) - 1
+        self.num_sentences = len(self.sentence_starts) - 1
+        self.languages = np.arange(self.num_documents) % 3
+        self.language_names = ("en", "de", "fr")
+        self.translations = np.arange(1, self.num_documents, 2)
         self.marks = np.zeros(self.num_pieces, np.uint8)
         self.marks[self.word_starts[:-1]] |= WORD_START
         self.marks[self.sentence_starts[:-1]] |= SENTENCE_START

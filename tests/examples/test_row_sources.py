@@ -19,14 +19,21 @@ KINDS = {
     "segment-pair": {"kind": "segment-pair"},
     "segment-pair of RoBERTa": {"kind": "segment-pair", "separators": 2},
     "sentence-pair": {"kind": "sentence-pair"},
+    "translation-pair": {"kind": "translation-pair"},
+    "translation-pair packing": {"kind": "translation-pair", "packing": True},
+    "mixture": {
+        "kind": "mixture",
+        "alpha": 0.5,
+        "parts": {"text": {"kind": "doc-sentences"}, "pairs": {"kind": "translation-pair"}},
+    },
 }
-LONG = [[[1, 2, 3, 1], [2, 2]], [[3]], [[1] * 30, [4, 4, 2]], [[2, 1]] * 4]
+LONG = [[[1, 2, 3, 1], [2, 2]], [[3]], [[1] * 30, [4, 4, 2]], [[2, 1]] * 4, [[3, 2]], [[1, 1]]]
 
 
 def fields(rows):
     c = rows.coordinates
     arrays = [rows.pieces, rows.special, rows.relation]
-    return [*arrays, c.position, c.segment, c.document, c.word, c.sentence]
+    return [*arrays, c.position, c.segment, c.document, c.word, c.sentence, c.language]
 
 
 @pytest.fixture(params=KINDS.values(), ids=KINDS.keys())
@@ -61,7 +68,7 @@ def test_rows_are_well_formed(text):
         try:
             source, split = planned(Assembly.choose({**settings, "length": LENGTH}), text)
         except UserError:
-            assert settings["kind"] in ("packed", "contiguous")
+            assert settings["kind"] in ("packed", "contiguous", "translation-pair", "mixture")
             continue
         rows = all_rows(source, epoch=1)
         coordinates = rows.coordinates
@@ -80,6 +87,9 @@ def test_rows_are_well_formed(text):
                 named = indices[indices >= 0]
                 assert sorted(set(named)) == list(range(len(set(named))))
                 assert (np.diff(named) >= 0).all()
+        # Text is in the language of its document.
+        languages = split.languages[split.document_of(rows.pieces[~rows.special])]
+        np.testing.assert_array_equal(coordinates.language[~rows.special], languages)
         # Pieces of one word share an index; neighbours of different words do not.
         word = split.word_of(rows.pieces)
         text_pair = ~rows.special[:, 1:] & ~rows.special[:, :-1]

@@ -85,6 +85,8 @@ TOKENIZERS = {
     "GPT2": wordpiece,
     "OpenAIGPT": wordpiece,
     "XLNet": wordpiece,
+    "MobileBert": wordpiece,
+    "XLM": wordpiece,
 }
 OWN_NAMES = {
     "DistilBert": {
@@ -107,12 +109,20 @@ OWN_NAMES["XLNet"] = {
     "num_attention_heads": "n_head",
     "intermediate_size": "d_inner",
 }
+THIN = {"hidden_size": 32, "intra_bottleneck_size": 16, "embedding_size": 24}
+OWN_NAMES["XLM"] = {
+    "hidden_size": "emb_dim",
+    "num_hidden_layers": "n_layers",
+    "num_attention_heads": "n_heads",
+    "max_position_embeddings": "max_position_embeddings",
+}
 OWN_NAMES["OpenAIGPT"] = {ours: n for ours, n in OWN_NAMES["GPT2"].items() if n != "n_inner"}
 
 
 def family_name(architecture: str) -> str:
     """Bert of BertForMaskedLM."""
-    return architecture.split("For")[0].removesuffix("Model").removesuffix("LMHead")
+    name = architecture.split("For")[0].removesuffix("Model")
+    return name.removesuffix("LMHead").removesuffix("With")
 
 
 def stock_model(architecture: str, **changes: Any) -> transformers.PreTrainedModel:
@@ -123,22 +133,37 @@ def stock_model(architecture: str, **changes: Any) -> transformers.PreTrainedMod
     sizes = {named[name]: value for name, value in SIZES.items() if name in named}
     if family == "DistilBert":
         sizes["max_position_embeddings"] = LENGTH
-    settings = {**sizes, "vocab_size": size, **(MODERN if family == "ModernBert" else {})}
+    own = {"ModernBert": MODERN, "MobileBert": THIN}.get(family, {})
+    settings = {**sizes, "vocab_size": size, **own}
     config = getattr(transformers, f"{family}Config")(**settings | changes)
     torch.manual_seed(0)
     model = getattr(transformers, architecture)(config).eval()
-    randomise(model)
+    if family == "MobileBert":
+        randomise(model, SMALL)
+        without_padding(model.get_input_embeddings())
+    else:
+        randomise(model)
     return model
 
 
+SMALL = 0.05
+"""Of random parameters where no norm keeps states from growing from sublayer to sublayer."""
+
+
 @torch.no_grad()
-def randomise(model: nn.Module) -> None:
+def randomise(model: nn.Module, size: float = 0.2) -> None:
     """Nothing hides behind a zero bias or a norm that does nothing."""
     generator = torch.Generator().manual_seed(1)
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
         gain = parameter.dim() == 1 and name.endswith("weight")
-        parameter.copy_(1.0 + 0.3 * noise if gain else 0.2 * noise)
+        parameter.copy_(1.0 + 1.5 * size * noise if gain else size * noise)
+
+
+@torch.no_grad()
+def without_padding(table: nn.Module) -> None:
+    """The vector of the padding is zero, as a stock table begins: trigrams read it."""
+    table.weight[0] = 0.0
 
 
 def saved(model: transformers.PreTrainedModel, folder: Path, **config: Any) -> Path:
@@ -160,8 +185,10 @@ def rows(vocabulary_size: int, lengths: tuple[int, ...], padding: int) -> tuple[
     return pieces.masked_fill(~real, padding), real
 
 
-def coordinates(real: Tensor, segment: Tensor | None = None) -> Coordinates:
+def coordinates(
+    real: Tensor, segment: Tensor | None = None, language: Tensor | None = None
+) -> Coordinates:
     """Our way of saying which places are real."""
     place = torch.arange(real.shape[1])[None]
     document = None if real.all() else real.long() - 1
-    return Coordinates(place, segment=segment, document=document)
+    return Coordinates(place, segment=segment, document=document, language=language)

@@ -6,92 +6,28 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bertwright.errors import UserError
 from bertwright.model import Model
-from bertwright.model.counting import arithmetic, parameters_by_part, training_arithmetic
+from bertwright.model.counting import arithmetic, counted, parameters_by_part, training_arithmetic
 from bertwright.model.hardware import hours
 from bertwright.recipes import Recipe
+from bertwright.recipes.about import about
 from recipes_at_toy_size import SYSTEMS, VOCABULARY, toy
 
-
-@pytest.mark.parametrize(
-    ("name", "exact"),
-    [
-        ("bert-tiny", 4_433_468),
-        ("bert-mini", 11_267_900),
-        ("bert-small", 29_058_876),
-        ("bert-medium", 41_668_412),
-        ("bert-base", 110_106_428),
-        ("bert-large", 336_226_108),
-        ("roberta-base", 124_697_433),
-        ("roberta-large", 355_412_057),
-        ("bert-whole-words-large", 336_226_108),
-        ("structbert-base", 110_107_197),
-        ("gpt-base", 116_534_784),
-        ("gpt-2-base", 124_439_808),
-        ("gpt-2-medium", 354_823_168),
-        ("gpt-2-large", 774_030_080),
-        ("gpt-2-xl", 1_557_611_200),
-        ("albert-base", 11_813_810),
-        ("albert-large", 17_847_474),
-        ("albert-xlarge", 59_021_490),
-        ("albert-xxlarge", 223_158_450),
-        ("modernbert-base", 149_655_232),
-        ("modernbert-large", 395_881_664),
-        ("sandwich-base", 124_439_808),
-        ("xlnet-base", 116_750_336),
-        ("xlnet-large", 360_300_800),
-        ("lstm-lm", 53_207_866),
-        ("awd-lstm", 32_241_600),
-        ("elmo", 93_600_864 + 407_050_623),
-        ("electra-small", 14_196_219),
-        ("electra-base", 119_386_427),
-        ("electra-large", 354_655_291),
-    ],
-)
-def test_published_models_have_exactly_their_parameters(name, exact):
-    assert sum(parameters_by_part(Recipe.load(name)).values()) == exact
+COUNTS = [
+    pytest.param(system, count, id=f"{system}-{count.size}-{count.parameters}")
+    for system in SYSTEMS
+    for count in about(system).all_counts()
+]
 
 
-ALBERT_TABLE = {
-    "none": (87_057_408, 89_059_584, 93_063_936, 108_490_752),
-    "attention": (61_054_464, 63_056_640, 67_060_992, 82_487_808),
-    "feed-forward": (35_093_760, 37_095_936, 41_100_288, 56_527_104),
-    "all": (9_090_816, 11_092_992, 15_097_344, 30_524_160),
-}
-"""Lan et al. 2020, table 4: what is shared, and the parameters without pooler and heads at tables
-of 64, 128, 256 and 768. The paper counts the pooler in, except in the rows that share nothing."""
+@pytest.mark.parametrize(("system", "count"), COUNTS)
+def test_systems_have_exactly_the_parameters_that_are_known(system, count):
+    assert counted(system, count) == count.parameters
 
 
-@pytest.mark.parametrize("sharing", ALBERT_TABLE)
-def test_the_sharing_table_of_albert_is_exact(sharing):
-    for width, exact in zip((64, 128, 256, 768), ALBERT_TABLE[sharing], strict=True):
-        overrides = f"encoder.depth.sharing={sharing}", f"encoder.embeddings.width={width}"
-        parts = parameters_by_part(Recipe.load("albert-base", *overrides))
-        assert parts["embeddings"] + parts["blocks"] == exact
-
-
-def test_transformer_xl_for_enwik8_has_exactly_its_parameters():
-    changes = ("encoder.width=512", "encoder.depth.layers=12", "text.tokenizer.size=204")
-    parts = parameters_by_part(Recipe.load("transformer-xl", *changes))
-    assert sum(parts.values()) == 41_055_436
-
-
-def test_the_parts_of_recurrent_models_are_those_of_their_papers():
-    """Dai and Le 2015 with one vector of biases, Howard and Ruder 2018 with two, and what is used
-    of Peters et al. 2018."""
-    parts = {n: parameters_by_part(Recipe.load(n)) for n in ("lstm-lm", "awd-lstm", "elmo")}
-    assert parts["lstm-lm"]["blocks"] == 6_295_552
-    assert parts["awd-lstm"]["blocks"] == 20_211_600
-    assert parts["elmo"]["blocks"] == 4 * 18_890_752
-    assert parts["elmo"]["embeddings"] == 4_192 + 199_168 + 16_785_408 + 1_049_088
-    two = parameters_by_part(Recipe.load("lstm-lm", "encoder.mixer.biases=2"))
-    assert two["blocks"] == 6_299_648
-    larger = parameters_by_part(Recipe.load("awd-lstm", "text.tokenizer.size=60000"))
-    assert sum(larger.values()) == 44_271_600
-
-
-def test_a_generator_as_wide_as_the_encoder_shares_its_tables():
-    recipe = Recipe.load("electra-small", "objectives.generated.width=1")
-    assert sum(parameters_by_part(recipe).values()) == 23_122_875
+def test_the_backbone_of_mobilebert_is_that_of_the_stock_class():
+    masked = Recipe.load("mobilebert-base", "objectives.next-sentence=null")
+    encoder = parameters_by_part(masked.model_copy(update={"objectives": {}, "pooler": True}))
+    assert sum(encoder.values()) == 24_844_544
 
 
 @pytest.mark.parametrize(
@@ -113,10 +49,13 @@ def test_arithmetic_is_what_pytorch_counts(system):
         model(pieces)
     counted = arithmetic(recipe, len(recipe.phases) - 1, VOCABULARY)
     expected = length * (counted.width + counted.length)
-    if recipe.encoder.positions.operations(32, length):
+    positions = recipe.encoder.positions
+    if positions.operations(32, length) != positions.operations(32, 2 * length):
         # The vectors of distances are projected once in every block, whatever the rows.
-        shared = 2 * 32**2 * (2 * length - 1) * len(model.encoder.blocks)
-        expected += shared
+        attention = model.encoder.blocks[0].sublayers["attention"]
+        projection = getattr(attention.term, "projection", attention.projection)
+        shared = 2 * projection.weight.numel() * (2 * length - 1)
+        expected += shared * len(model.encoder.blocks)
     assert counter.get_total_flops() == pytest.approx(expected)
 
 

@@ -49,6 +49,22 @@ def test_saving_and_loading_changes_nothing(system, tokenizer, tmp_path):
     assert again.model.recipe == model.model.recipe
 
 
+def test_a_text_is_read_in_the_language_that_is_said(tokenizer):
+    model = made("xlm", tokenizer)
+    known = model.model.recipe.encoder.embeddings.languages
+    plain, first, second = (model.embed(TEXTS, language=name) for name in (None, *known[:2]))
+    np.testing.assert_array_equal(plain, first)
+    assert np.abs(plain - second).max() > 1e-3
+    with torch.no_grad():
+        rows = model.model.encoder.embeddings.languages.weight
+        rows[1] = rows[0]
+    for one, other in zip(model.encode(TEXTS, known[1]), model.encode(TEXTS), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert model.fill_mask("the [MASK]", language=known[1]) == model.fill_mask("the [MASK]")
+    with pytest.raises(UserError, match="no vector for the language 'xx'"):
+        model.embed(TEXTS, language="xx")
+
+
 def test_states_are_those_of_the_pieces_and_their_mean_is_the_embedding(tokenizer):
     model = made("modern", tokenizer)
     states = model.encode(TEXTS)

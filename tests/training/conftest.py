@@ -33,6 +33,21 @@ def byte_data(tmp_path_factory: pytest.TempPathFactory) -> Data:
     return prepared(tmp_path_factory.mktemp("bytes"), "byte-bpe")
 
 
+@pytest.fixture(scope="session")
+def spoken_data(tmp_path_factory: pytest.TempPathFactory) -> Data:
+    """Stories in one language, fewer in another, and translations from line to line."""
+    folder = tmp_path_factory.mktemp("spoken")
+    (folder / "en.txt").write_text("\n\n".join(stories(80)))
+    (folder / "de.txt").write_text("\n\n".join(stories(20, seed=1)).upper())
+    lines = [story.partition(".")[0] for story in stories(90, seed=2)]
+    (folder / "p.en").write_text("".join(f"{line}\n" for line in lines))
+    (folder / "p.de").write_text("".join(f"{line.upper()}\n" for line in lines))
+    tokenizer = train_tokenizer(stories(100), WordPieceChoice(size=120))
+    inputs = [f"en={folder / 'en.txt'}", f"de={folder / 'de.txt'}"]
+    inputs.append(f"en,de={folder / 'p.en'},{folder / 'p.de'}")
+    return prepare(inputs, folder / "data", tokenizer, heldout=0.2, num_workers=1)
+
+
 @pytest.fixture(autouse=True)
 def peak(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measuring the machine takes longer than these runs."""

@@ -14,8 +14,9 @@ from typing import Any
 from bertwright.bench.extras import require
 from bertwright.bench.turns import Contestant
 from bertwright.text.documents import ReadCounts
-from bertwright.text.readers import find_sources, read_documents
+from bertwright.text.readers import read_documents
 from bertwright.text.sample import gather_sample
+from bertwright.text.sources import find_sources
 from bertwright.text.vocabularies import train_on_files
 
 VOCABULARY_SIZE = 16_384
@@ -60,7 +61,7 @@ def _write_plainly(texts: Sequence[str | Path], folder: Path) -> dict[str, float
         texts = [folder / "sample" / "sample.txt"]
     with open(folder / "text.txt", "w", encoding="utf-8") as file:
         for document in read_documents(find_sources(texts), ReadCounts()):
-            file.write(f"{document}\n\n")
+            file.write(f"{document.text}\n\n")
     return {"megabytes": (folder / "text.txt").stat().st_size / 1e6}
 
 

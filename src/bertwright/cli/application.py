@@ -5,6 +5,7 @@ import sys
 import typer
 
 from bertwright.cli import (
+    average,
     bench,
     count,
     doctor,
@@ -13,16 +14,20 @@ from bertwright.cli import (
     export,
     fill_mask,
     finetune,
+    generate,
     get,
     import_,
     minimal_pairs,
     predict,
     prepare,
     pretrain,
+    prompt,
     quickstart,
     recipes,
     sample,
+    study,
     tokenizer,
+    trace,
 )
 from bertwright.errors import UserError
 
@@ -36,7 +41,10 @@ app = typer.Typer(
 
 app.add_typer(bench.app, name="bench")
 app.add_typer(recipes.app, name="recipes")
+app.add_typer(study.app, name="study")
 app.add_typer(tokenizer.app, name="tokenizer")
+app.command("average")(average.average)
+app.command("compare")(study.compare)
 app.command("count")(count.count)
 app.command("doctor")(doctor.doctor)
 app.command("embed")(embed.embed)
@@ -44,14 +52,17 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("export")(export.export)
 app.command("fill-mask")(fill_mask.fill_mask)
 app.command("finetune")(finetune.finetune)
+app.command("generate")(generate.generate)
 app.command("get")(get.get)
 app.command("import")(import_.import_)
 app.command("minimal-pairs")(minimal_pairs.minimal_pairs)
 app.command("predict")(predict.predict)
 app.command("prepare")(prepare.prepare)
 app.command("pretrain")(pretrain.pretrain)
+app.command("prompt")(prompt.prompt)
 app.command("quickstart")(quickstart.quickstart)
 app.command("sample")(sample.sample)
+app.command("trace")(trace.trace)
 
 
 def main() -> None:

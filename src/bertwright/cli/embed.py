@@ -14,6 +14,10 @@ from bertwright.cli.output import AsJson, report
 AT_ONCE = 4096
 """Texts that are batched by length together."""
 
+Language = Annotated[
+    str | None, typer.Option(help="Of the text, for an encoder with a vector for each (XLM).")
+]
+
 
 class Pooling(StrEnum):
     """How the states of a text become one vector."""
@@ -21,6 +25,14 @@ class Pooling(StrEnum):
     MEAN = "mean"
     CLS = "cls"
     LAST_FOUR = "last-four"
+
+
+class Mix(StrEnum):
+    """How several layers become one."""
+
+    CONCAT = "concat"
+    SUM = "sum"
+    MEAN = "mean"
 
 
 def embed(
@@ -36,9 +48,17 @@ def embed(
         Pooling,
         typer.Option(help="Mean over the pieces, the first, or the last four blocks' mean."),
     ] = Pooling.MEAN,
+    layers: Annotated[
+        str,
+        typer.Option(help="Which layers: last, a number (0: the embeddings), 5-8, last-4, all."),
+    ] = "last",
+    mix: Annotated[
+        Mix, typer.Option(help="Several layers side by side, their sum, or their mean.")
+    ] = Mix.CONCAT,
     normalise: Annotated[
         bool, typer.Option("--normalise", help="Scale every vector to length 1.")
     ] = False,
+    language: Language = None,
     as_json: AsJson = False,
 ) -> None:
     """Turn every line into a vector, in order."""
@@ -61,7 +81,7 @@ def embed(
         lines = (line for _, line in read_lines(file))
     kept: list[np.ndarray] = []
     while texts := list(islice(lines, AT_ONCE)):
-        vectors = loaded.embed(texts, pooling.value, normalise)
+        vectors = loaded.embed(texts, pooling.value, normalise, layers, mix.value, language)
         if output is None:
             for text, vector in zip(texts, vectors.tolist(), strict=True):
                 line = {"text": text, "vector": vector}
@@ -69,7 +89,11 @@ def embed(
         else:
             kept.append(vectors)
     if output is not None:
-        whole = np.concatenate(kept) if kept else loaded.embed([])
+        whole = (
+            np.concatenate(kept)
+            if kept
+            else loaded.embed([], pooling.value, layers=layers, mix=mix.value)
+        )
         with atomic_file(output) as temporary, open(temporary, "wb") as opened:
             np.save(opened, whole)
         report({"file": str(output), "texts": len(whole), "width": whole.shape[1]}, as_json)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from bertwright.cli.embed import Language
 from bertwright.cli.output import AsJson, report
 
 
@@ -12,12 +13,13 @@ def fill_mask(
     model: Annotated[Path, typer.Argument(help="A model folder, ours or Hugging Face's.")],
     text: Annotated[str, typer.Argument(help="A text with [MASK] wherever a piece is asked.")],
     top_k: Annotated[int, typer.Option(min=1, help="How many answers for each place.")] = 5,
+    language: Language = None,
     as_json: AsJson = False,
 ) -> None:
     """Name the most probable pieces for every hidden place of a text."""
     from bertwright.interop.loading import load
 
-    places = load(model, "float32").fill_mask(text, top_k)
+    places = load(model, "float32").fill_mask(text, top_k, language)
     if as_json:
         named = [[{"piece": g.piece, "probability": g.probability} for g in p] for p in places]
         report({"text": text, "masks": named}, as_json)

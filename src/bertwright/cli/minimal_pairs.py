@@ -16,7 +16,8 @@ def minimal_pairs(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Score minimal pairs by pseudo-log-likelihood in float32; a tie counts as wrong."""
+    """Score minimal pairs in float32: by log-likelihood in a causal model, in others by
+    pseudo-log-likelihood. A tie counts as wrong."""
     from bertwright.machine import tune_allocator
 
     tune_allocator()

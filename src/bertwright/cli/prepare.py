@@ -12,12 +12,16 @@ Texts = Annotated[
     typer.Argument(
         metavar="TEXT...",
         help="Files, folders, quoted patterns, or - for standard input: .txt (a blank line ends a "
-        "document), .jsonl, .csv, .tsv, .parquet, each also .gz or .zst.",
+        "document), .jsonl, .csv, .tsv, .parquet, each also .gz or .zst. en=FILE states the "
+        "language; en,de=FILE,FILE are translations line by line, en,de=TABLE column by column.",
     ),
 ]
 Column = Annotated[str, typer.Option(help="The column (or key) that holds the text of tables.")]
 Format = Annotated[
     str | None, typer.Option(help="txt, jsonl, csv, tsv or parquet, whatever the names say.")
+]
+LanguageColumn = Annotated[
+    str | None, typer.Option(help="The column (or key) of tables that holds the language.")
 ]
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Processes that do the work; as many as there are cores.")
@@ -39,6 +43,7 @@ def prepare(
     ] = False,
     column: Column = "text",
     format: Format = None,
+    language_column: LanguageColumn = None,
     num_workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -53,6 +58,7 @@ def prepare(
         near_duplicates=near_duplicates,
         column=column,
         format=format,
+        language_column=language_column,
         num_workers=num_workers,
     )
     report(data.report, as_json)

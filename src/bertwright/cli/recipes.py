@@ -1,12 +1,15 @@
 """``bertwright recipes``: the list, one of them, two of them compared."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bertwright.cli.output import AsJson, report
 from bertwright.errors import UserError
+
+if TYPE_CHECKING:
+    from bertwright.studies.recipe_checks import Check
 
 app = typer.Typer(help="List, show and compare recipes.", invoke_without_command=True)
 
@@ -33,6 +36,41 @@ def recipes(context: typer.Context) -> None:
         from bertwright.recipes.loading import recipe_names
 
         typer.echo("\n".join(recipe_names()))
+
+
+@app.command()
+def check(
+    systems: Annotated[
+        list[str] | None, typer.Argument(metavar="[SYSTEM ...]", help="Only these: bert, gpt-2 ...")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="A folder that prepare wrote; else the sample text.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A few steps in the place of 300.")
+    ] = False,
+    document: Annotated[
+        Path | None, typer.Option(help="A Markdown file whose table of recipes is written anew.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count, train, resume, export and re-load every system at 2x128; exit code 1 on any miss."""
+    from bertwright.cli.output import say
+    from bertwright.studies.recipe_checks import QUICK_STEPS, STEPS, check_all
+
+    def tell(check: "Check") -> None:
+        if not as_json:
+            say(str(check))
+
+    found = check_all(systems or [], data, QUICK_STEPS if quick else STEPS, tell)
+    if document is not None:
+        from bertwright.studies.recipe_page import write_recipes
+
+        write_recipes(found, document)
+    if as_json:
+        report({"recipes": [check.as_dict() for check in found]}, as_json)
+    if not all(check.ok for check in found):
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from bertwright.cli.output import AsJson, report
-from bertwright.cli.prepare import Column, Format, Texts, Workers
+from bertwright.cli.prepare import Column, Format, LanguageColumn, Texts, Workers
 
 app = typer.Typer(help="Learn a vocabulary from text.", no_args_is_help=True)
 
@@ -27,6 +27,11 @@ def train(
     ] = False,
     column: Column = "text",
     format: Format = None,
+    language_column: LanguageColumn = None,
+    alpha: Annotated[
+        float,
+        typer.Option(help="The exponent of the languages' shares; below 1, small ones count more."),
+    ] = 1.0,
     num_workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -43,6 +48,8 @@ def train(
         {"kind": kind, "size": vocab_size, "lowercase": lowercase},
         column=column,
         format=format,
+        language_column=language_column,
+        alpha=alpha,
         num_workers=num_workers,
     )
     result = {"kind": trained.kind, "size": trained.size, "hash": trained.hash}

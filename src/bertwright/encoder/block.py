@@ -1,12 +1,11 @@
 """A block: a row of sublayers around the residual stream."""
 
-from typing import ClassVar
-
 from torch import Tensor, nn
 
+from bertwright.encoder.cache import Past
 from bertwright.encoder.dropout import Drop
 from bertwright.encoder.kernels.noise import Noise
-from bertwright.encoder.memory import Carried
+from bertwright.encoder.residual import Join
 from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.taps import Site, inside, tap
 
@@ -14,27 +13,33 @@ SUBLAYERS = {"s": "attention", "f": "feed_forward"}
 """The letters of an order string: s mixes places (self-attention), f is a feed-forward."""
 
 
+def numbered(name: str, number: int) -> str:
+    """The name of the first, second, ... of several in one block: ``name``, ``name_2``, ..."""
+    return name if number == 1 else f"{name}_{number}"
+
+
 class Block(nn.Module):
-    """One or two sublayers, each ``norm, mix, drop, add`` in the order that the placement says.
+    """Some sublayers, each ``norm, mix, drop, join`` in the order that the placement says.
 
-    ``norms`` holds one norm per sublayer; an identity leaves it out. Where ``adds`` is false what
-    a sublayer writes takes the place of what it reads.
+    ``norms`` holds one norm per sublayer; an identity leaves it out. ``weights`` holds what weighs
+    the states behind each sublayer with those before, where there is such. ``join`` makes the
+    states of what a sublayer reads and what it writes.
     """
-
-    names: ClassVar[dict[str, str]] = SUBLAYERS
 
     def __init__(
         self,
         sublayers: dict[str, nn.Module],
         norms: dict[str, nn.Module],
+        weights: dict[str, nn.Module],
         pre: bool,
         drop: Drop,
-        adds: bool = True,
+        join: Join,
     ) -> None:
         super().__init__()
         self.sublayers = nn.ModuleDict(sublayers)
         self.norms = nn.ModuleDict(norms)
-        self.pre, self.drop, self.adds = pre, drop, adds
+        self.weights = nn.ModuleDict(weights)
+        self.pre, self.drop, self.join = pre, drop, join
 
     def forward(
         self,
@@ -42,25 +47,49 @@ class Block(nn.Module):
         around: Surroundings,
         noise: Noise | None = None,
         site: Site | None = None,
-        past: Tensor | Carried | None = None,
+        past: Past | None = None,
+        made: list[Tensor] | None = None,
     ) -> Tensor:
-        """x (B, L, D) to (B, L, D); ``past`` is what this block remembers, (B, M, D) before the
-        row or what a recurrent mixer has come to."""
+        """x (B, L, D) to (B, L, D); ``past`` is what this block knows of earlier places, ``made``
+        what all sublayers so far have made, (B, L, D) each; it grows by what these make."""
         x = tap(site, "input", x)
-        for number, (name, sublayer) in enumerate(self.sublayers.items()):
+        return tap(site, "residual", self.through(x, around, noise, site, past, made))
+
+    def through(
+        self,
+        x: Tensor,
+        around: Surroundings,
+        noise: Noise | None = None,
+        site: Site | None = None,
+        past: Past | None = None,
+        made: list[Tensor] | None = None,
+        outer: Tensor | None = None,
+    ) -> Tensor:
+        """x (B, L, d) through all sublayers; attention reads ``outer`` (B, L, D) where x is but a
+        narrow view of it."""
+        for number, (name, sublayer) in enumerate(self.sublayers.items(), start=1):
             norm = self.norms[name]
-            inner = tap(site, f"{name}.input", norm(x) if self.pre else x)
+            inner = norm(x) if self.pre else x
             where = inside(site, name)
             if name == "attention":
+                inner = tap(site, f"{name}.input", inner if outer is None else outer)
                 if isinstance(past, Tensor) and self.pre:
                     past = norm(past)
                 change = sublayer(inner, around, noise, where, past)
             else:
-                change = sublayer(inner, where)
-            change = self.drop(change, noise, 2 + number)
-            x = x + change if self.adds else change
+                change = sublayer(tap(site, f"{name}.input", inner), where)
+            x = self.join(x, self.drop(change, noise, 1 + number))
             if not self.pre:
                 x = norm(x)
-            if number + 1 < len(self.sublayers):
-                x = tap(site, "residual_middle", x)
-        return tap(site, "residual", x)
+            if made is not None:
+                made.append(x)
+                x = self.weights[name](made)
+            if number < len(self.sublayers):
+                x = tap(site, numbered("residual_middle", number), x)
+        return x
+
+    def compile_parts(self, dynamic: bool = False) -> None:
+        """Compile the whole, so that one graph serves all blocks; where it looks back, which each
+        block does further than the one before, only its sublayers."""
+        for part in self.sublayers.values() if self.weights else (self,):
+            part.compile(dynamic=dynamic)

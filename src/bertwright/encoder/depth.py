@@ -1,11 +1,12 @@
 """How deep, and which sublayers in which order."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from bertwright.axes import Choice
 from bertwright.encoder.block import SUBLAYERS
+from bertwright.encoder.passage import Halting, Passage
 
 
 class Depth(Choice):
@@ -13,11 +14,25 @@ class Depth(Choice):
 
     ``sharing`` says what the blocks of a group have in common, the norm that goes with it included:
     nothing, their attention, their feed-forward, or ``all`` (Lan et al. 2020). There are ``groups``
-    of consecutive blocks.
+    of consecutive blocks. While training, each block is left out of a step with the probability
+    ``drop``; elsewhere every ``every``-th block runs, which such a model bears (Fan et al. 2020).
     """
 
     sharing: Literal["none", "all", "attention", "feed-forward"] = "none"
     groups: int = Field(default=1, ge=1)
+    drop: float = Field(default=0.0, ge=0.0, lt=1.0)
+    every: int = Field(default=1, ge=1)
+
+    runs_all: ClassVar[bool] = True
+    """Whether every block runs for every place, but for those that are dropped."""
+
+    def passage(self, width: int) -> Passage:
+        """The way of the states of the given width through the blocks."""
+        return Passage(self.drop, self.every)
+
+    def operations(self, width: int) -> float:
+        """Floating-point operations for each block and token, beside the block's own."""
+        return 0.0
 
     def owner(self, block: int, letter: str) -> int:
         """The block whose sublayer stands in this block under this letter."""
@@ -33,24 +48,53 @@ class Depth(Choice):
         raise TypeError(f"{type(self).__name__} is an axis, not a depth")
 
 
-class Stack(Depth):
-    """``layers`` times the same block: attention, then feed-forward."""
+def _known(order: str) -> str:
+    if not order or set(order) - set(SUBLAYERS):
+        raise ValueError(f"{order!r} may hold only the letters s (attention), f (feed-forward)")
+    return order
+
+
+class Repeated(Depth):
+    """``layers`` times the same block: attention, then feed-forward, or another ``order``."""
+
+    layers: int = 12
+    order: str = "sf"
+
+    @field_validator("order")
+    @classmethod
+    def _a_block(cls, order: str) -> str:
+        if _known(order).count("s") > 1:
+            raise ValueError(f"{order!r} holds more than one s: a block has one attention at most")
+        return order
+
+    def orders(self) -> list[str]:
+        return [self.order] * self.layers
+
+
+class Stack(Repeated):
+    """Layers that all places pass through."""
 
     kind: Literal["stack"] = "stack"
-    layers: int = 12
-
-    def orders(self) -> list[str]:
-        return ["sf"] * self.layers
 
 
-class Mixers(Depth):
-    """``layers`` blocks that mix places and do nothing else, as recurrent layers."""
+class HaltingStack(Repeated):
+    """At most ``layers`` times the same block, with the same parameters; each place halts by itself
+    (Dehghani et al. 2019, section 2.2).
 
-    kind: Literal["mixers"] = "mixers"
-    layers: int = Field(default=2, ge=1)
+    A place halts where its probabilities to do so come to 1 - ``epsilon``.
+    """
 
-    def orders(self) -> list[str]:
-        return ["s"] * self.layers
+    kind: Literal["halting"] = "halting"
+    sharing: Literal["none", "all", "attention", "feed-forward"] = "all"
+    epsilon: float = Field(default=0.01, gt=0.0, lt=1.0)
+
+    runs_all: ClassVar[bool] = False
+
+    def passage(self, width: int) -> Passage:
+        return Halting(width, self.epsilon)
+
+    def operations(self, width: int) -> float:
+        return 2 * width
 
 
 class Sandwich(Depth):
@@ -78,9 +122,7 @@ class Sublayers(Depth):
     @field_validator("order")
     @classmethod
     def _letters(cls, order: str) -> str:
-        if not order or set(order) - set(SUBLAYERS):
-            raise ValueError(f"{order!r} may hold only the letters s (attention), f (feed-forward)")
-        return order
+        return _known(order)
 
     def orders(self) -> list[str]:
         return list(self.order)

@@ -18,13 +18,14 @@ from bertwright.encoder.taps import Site, tap
 
 
 class EmbeddingChoice(Choice):
-    """The axis. ``segments`` is the number of segment types, 0 for none; ``norm`` normalises the
-    sum (BERT; not GPT); ``scaled`` multiplies the pieces by the root of the width (Vaswani et al.
-    2017, Transformer-XL); ``asking`` has a learned vector for places that ask (XLNet);
-    ``row_dropout`` is the rate at which pieces are dropped for a whole step (Merity et al. 2018).
-    """
+    """The axis. ``segments`` is the number of segment types, 0 for none; ``languages`` are the
+    codes of those that have a vector each, added at every place (XLM); ``norm`` normalises the sum
+    (BERT; not GPT); ``scaled`` multiplies the pieces by the root of the width (Vaswani et al. 2017,
+    Transformer-XL); ``asking`` has a learned vector for places that ask (XLNet); ``row_dropout`` is
+    the rate at which pieces are dropped for a whole step (Merity et al. 2018)."""
 
     segments: int = 0
+    languages: tuple[str, ...] = ()
     norm: bool = True
     scaled: bool = False
     asking: bool = False
@@ -33,16 +34,27 @@ class EmbeddingChoice(Choice):
     one_table: ClassVar[bool] = True
     """Whether the vectors are the rows of one table, which other parts may share."""
 
+    reads_neighbours: ClassVar[bool] = False
+    """Whether a place is made of pieces beside its own."""
+
     def table_width(self, width: int) -> int:
         """The width of the table of pieces in a model of the given width."""
         return width
+
+    def sum_width(self, width: int) -> int:
+        """The width at which positions and segments are added."""
+        return self.table_width(width)
 
     def build(self, vocabulary_size: int, width: int) -> nn.Module:
         """A module from pieces (...) int64 to their vectors (..., width)."""
         return table(vocabulary_size, width)
 
+    def joining(self, width: int) -> nn.Module | None:
+        """What makes these vectors into what they are added to, if anything does."""
+        return None
+
     def operations(self, width: int) -> float:
-        """Floating-point operations to make the vector of one piece."""
+        """Floating-point operations per token, where the embeddings are so wide."""
         return 0.0
 
 
@@ -55,7 +67,7 @@ class Pieces(EmbeddingChoice):
 class Factorised(EmbeddingChoice):
     """A narrow table and a projection up to the model (Lan et al. 2020).
 
-    Positions, segments and the norm stand at the narrow width, as in ALBERT.
+    Positions, segments, languages and the norm stand at the narrow width, as in ALBERT.
     """
 
     kind: Literal["factorised"] = "factorised"
@@ -64,15 +76,45 @@ class Factorised(EmbeddingChoice):
     def table_width(self, width: int) -> int:
         return self.width
 
+    def operations(self, width: int) -> float:
+        return 0.0 if self.width == width else 2 * self.width * width
+
+
+class Trigrams(EmbeddingChoice):
+    """A narrow table; a projection to the width of the model of the next piece, a place's own and
+    the one before, side by side (Sun et al. 2020, section 3.1).
+
+    Beyond the ends of a document there is nothing, which counts as zeros.
+    """
+
+    kind: Literal["trigrams"] = "trigrams"
+    width: int = 128
+
+    reads_neighbours: ClassVar[bool] = True
+
+    def table_width(self, width: int) -> int:
+        return self.width
+
+    def sum_width(self, width: int) -> int:
+        return width
+
+    def joining(self, width: int) -> nn.Module:
+        return TrigramProjection(self.width, width)
+
+    def operations(self, width: int) -> float:
+        return 2 * 3 * self.width * width
+
 
 class Embeddings(nn.Module):
-    """Tables of pieces and segments; the position scheme's share; norm; dropout; projection.
+    """Tables of pieces, segments, languages; the position scheme's share; norm; dropout;
+    projection.
 
     ``positions`` is the encoder's scheme: its table, if it has one, is a part of this module. All
     of it is made ``width`` wide, and repeated in so many ``copies``.
     """
 
     parameter_roles: ClassVar[dict[str, Role]] = {"asking": Role("vector")}
+    feeds_blocks: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -85,16 +127,18 @@ class Embeddings(nn.Module):
         copies: int = 1,
     ) -> None:
         super().__init__()
-        narrow = choice.table_width(width)
-        self.pieces = choice.build(vocabulary_size, narrow)
-        self.segments = table(choice.segments, narrow) if choice.segments else None
-        self.positions = positions
-        self.asking = nn.Parameter(torch.empty(narrow)) if choice.asking else None
+        of_table, of_sum = choice.table_width(width), choice.sum_width(width)
+        self.pieces = choice.build(vocabulary_size, of_table)
         self.row_rate = choice.row_dropout
-        self.scale = narrow**0.5 if choice.scaled else None
-        self.join = Join(norm.build(narrow) if choice.norm else nn.Identity(), drop)
+        self.joining = choice.joining(width)
+        self.segments = table(choice.segments, of_sum) if choice.segments else None
+        self.languages = table(len(choice.languages), of_sum) if choice.languages else None
+        self.positions = positions
+        self.asking = nn.Parameter(torch.empty(of_table)) if choice.asking else None
+        self.scale = of_table**0.5 if choice.scaled else None
+        self.join = Join(norm.build(of_sum) if choice.norm else nn.Identity(), drop)
+        self.up = nn.Linear(of_sum, width) if of_sum != width else None
         self.copies = copies
-        self.up = nn.Linear(narrow, width) if narrow != width else None
 
     def forward(
         self,
@@ -110,14 +154,19 @@ class Embeddings(nn.Module):
             x = torch.where(coordinates.asking[..., None], self.asking, x)
         if self.scale is not None:
             x = x * self.scale
+        if self.joining is not None:
+            x = self.joining(x, coordinates)
         position = self.positions.added(coordinates)
         if position is not None:
             position = tap(site, "positions", position.to(x.dtype))
-        segment = self._segment(coordinates)
+        segment = _added(self.segments, coordinates.segment)
         if segment is not None:
             segment = tap(site, "segments", segment)
+        language = _added(self.languages, coordinates.language)
+        if language is not None:
+            language = tap(site, "languages", language)
         join = self.join if site is None else self.join.forward
-        x = join(x, position, segment, noise, site)
+        x = join(x, position, segment, language, noise, site)
         if self.up is not None:
             x = tap(site, "projection", self.up(x))
         if self.copies > 1:
@@ -135,12 +184,31 @@ class Embeddings(nn.Module):
             return lookup(self.pieces.weight, pieces)
         return self.pieces(pieces)
 
-    def _segment(self, coordinates: Coordinates) -> Tensor | None:
-        if self.segments is None:
-            return None
-        if coordinates.segment is None:
-            return self.segments.weight[:1]
-        return lookup(self.segments.weight, coordinates.segment)
+
+def _added(rows: nn.Embedding | None, index: Tensor | None) -> Tensor | None:
+    """The vectors (B, L, E) of what a table tells apart; those of its first row (1, E) where nobody
+    says which is meant."""
+    if rows is None:
+        return None
+    return rows.weight[:1] if index is None else lookup(rows.weight, index)
+
+
+class TrigramProjection(nn.Module):
+    """(B, L, E) to (B, L, D): the next, the own and the previous vector, projected."""
+
+    def __init__(self, narrow: int, width: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(3 * narrow, width)
+
+    def forward(self, x: Tensor, coordinates: Coordinates) -> Tensor:
+        later = nn.functional.pad(x[:, 1:], (0, 0, 0, 1))
+        earlier = nn.functional.pad(x[:, :-1], (0, 0, 1, 0))
+        document = coordinates.document
+        if document is not None:
+            goes_on = (document[:, 1:] == document[:, :-1])[..., None]
+            later = later * nn.functional.pad(goes_on, (0, 0, 0, 1))
+            earlier = earlier * nn.functional.pad(goes_on, (0, 0, 1, 0))
+        return self.dense(torch.cat((later, x, earlier), dim=-1))
 
 
 class Join(nn.Module):
@@ -155,6 +223,7 @@ class Join(nn.Module):
         pieces: Tensor,
         position: Tensor | None,
         segment: Tensor | None,
+        language: Tensor | None,
         noise: Noise | None = None,
         site: Site | None = None,
     ) -> Tensor:
@@ -164,4 +233,6 @@ class Join(nn.Module):
             x = x + position
         if segment is not None:
             x = x + segment
+        if language is not None:
+            x = x + language
         return self.drop(self.norm(tap(site, "sum", x)), noise, 0)

@@ -2,182 +2,28 @@
 
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
-from functools import partial
-from itertools import islice
-from typing import Self, cast
+from typing import cast
 
 import torch
-from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from bertwright.axes import Settings
-from bertwright.encoder.adaptive import Adaptive
-from bertwright.encoder.block import SUBLAYERS, Block
-from bertwright.encoder.characters import Characters
-from bertwright.encoder.depth import Depth, Stack
-from bertwright.encoder.dropout import Dropout, after_block, at_input, drops
-from bertwright.encoder.embeddings import EmbeddingChoice, Embeddings, Factorised, Pieces
-from bertwright.encoder.feed_forward import FeedForward, Gelu
-from bertwright.encoder.initialisation import Initialisation, Published
+from bertwright.encoder.block import SUBLAYERS, Block, numbered
+from bertwright.encoder.bottleneck import BottleneckBlock
+from bertwright.encoder.cache import Cache, Past
+from bertwright.encoder.choice import EncoderChoice
+from bertwright.encoder.dropout import after_block, at_input
+from bertwright.encoder.embeddings import Embeddings
 from bertwright.encoder.kernels.noise import Noise
-from bertwright.encoder.locality import Local
-from bertwright.encoder.memory import Carried, Memory
-from bertwright.encoder.mixers import AttentionChoice, Mixer
-from bertwright.encoder.norms import LayerNormChoice, Norm
-from bertwright.encoder.positions import (
-    Learned,
-    NoPositions,
-    Positions,
-    Rotary,
-    Rotation,
-    Sinusoidal,
-)
+from bertwright.encoder.memory import Memory
+from bertwright.encoder.mixers import AttentionChoice
+from bertwright.encoder.passage import Notes
+from bertwright.encoder.positions import Rotation
 from bertwright.encoder.runs import runs
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.taps import Site, Taps
-from bertwright.encoder.visibility import (
-    Bidirectional,
-    Causal,
-    Visibility,
-    Window,
-    is_by_halves,
-    is_read_on,
-    view,
-    ways,
-)
+from bertwright.encoder.visibility import Visibility, Window, is_read_on, view, ways
 from bertwright.machine import tune_compiler
-
-EMBEDDINGS = (Pieces, Factorised, Adaptive, Characters)
-"""The kinds of that axis, each in its file."""
-
-
-class EncoderChoice(Settings):
-    """The axes of an encoder; the defaults are those of BERT."""
-
-    width: int = 768
-    depth: Depth = Stack()
-    embeddings: EmbeddingChoice = Pieces()
-    positions: Positions = Learned()
-    visibility: Visibility = Bidirectional()
-    local: Local | None = None
-    mixer: Mixer = AttentionChoice()
-    feed_forward: FeedForward = Gelu()
-    norm: Norm = LayerNormChoice()
-    residual_from: int | None = Field(default=0, ge=0)
-    """The first block whose sublayers add to what they read; those of blocks before it, or of all
-    where this is None, write in its place."""
-    dropout: Dropout = 0.0
-    initialisation: Initialisation = Published()
-    memory: int = Field(default=0, ge=0)
-    """How many places before a row are remembered from the step before; 1 where a recurrent mixer
-    goes on from what it has come to."""
-
-    def build(self, vocabulary_size: int) -> "Encoder":
-        """An encoder with parameters yet to be initialised."""
-        return Encoder(self, vocabulary_size)
-
-    @model_validator(mode="after")
-    def _a_rule_that_the_mixer_keeps(self) -> Self:
-        if self.mixer.recurrent:
-            return self._a_way_to_read()
-        if is_by_halves(self.visibility):
-            raise ValueError(
-                "visibility both-ways needs a mixer that keeps two halves apart: choose mixer.kind "
-                "lstm, or another rule"
-            )
-        if not self.mixer.any_rule and (
-            self.local is not None or not isinstance(self.visibility, Bidirectional | Causal)
-        ):
-            raise ValueError(
-                "mixer sees everything, or everything before: set visibility to bidirectional or "
-                "causal and local to null, or choose mixer.kind attention"
-            )
-        return self
-
-    def _a_way_to_read(self) -> Self:
-        parts = len(ways(self.visibility))
-        if not parts or self.local is not None:
-            raise ValueError(
-                "mixer reads place by place: set visibility to causal, reversed or both-ways, with "
-                "document or without, and local to null"
-            )
-        if not isinstance(self.positions, NoPositions | Learned | Sinusoidal):
-            raise ValueError("mixer reads place by place, not by distance: set positions to none")
-        if odd := [width for width in self.widths if width % parts]:
-            raise ValueError(f"visibility both-ways needs even widths, not {odd[0]}")
-        if any("s" not in order for order in self.depth.orders()):
-            raise ValueError("mixer must stand in every block: set depth.kind to mixers or stack")
-        if self.depth.sharing != "none":
-            raise ValueError("mixer is not shared by blocks: set depth.sharing to none")
-        if self.memory and (self.memory != 1 or ways(self.visibility) != ("forward",)):
-            raise ValueError(
-                "memory of a recurrent mixer is what it has come to reading forward: set it to 1 "
-                "and visibility to causal, or memory to 0"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _residuals_between_equals(self) -> Self:
-        if self.residual_from is None:
-            return self
-        added = self.widths[self.residual_from :]
-        if len(set(added)) > 1:
-            raise ValueError(
-                f"residual_from: block {self.residual_from} and those after it read and write "
-                f"{sorted(set(added))} wide, which cannot be added: set it to null"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _what_can_be_remembered(self) -> Self:
-        if not self.memory:
-            return self
-        if isinstance(self.positions, Learned | Sinusoidal):
-            raise ValueError(
-                "memory needs positions by distance, or what is remembered would have those of the "
-                "row itself: set positions.kind to transformer-xl, rotary, alibi or bucketed"
-            )
-        if not self.mixer.remembers or any("s" in order[1:] for order in self.depth.orders()):
-            raise ValueError(
-                "memory needs blocks that begin with attention: set mixer and depth so"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _local_angles(self) -> Self:
-        if self.local and self.local.base is not None and not isinstance(self.positions, Rotary):
-            raise ValueError("local.base needs rotary positions: leave it out")
-        return self
-
-    @property
-    def local_positions(self) -> Positions:
-        """The positions of the blocks that see a window only."""
-        if self.local is None or self.local.base is None:
-            return self.positions
-        return self.positions.model_copy(update={"base": self.local.base})
-
-    @property
-    def part_width(self) -> int:
-        """The width of what answers are read from: of a state, or of each half of it where the two
-        halves read different ways."""
-        return self.width // 2 if is_by_halves(self.visibility) else self.width
-
-    @property
-    def table_width(self) -> int:
-        """The width of the table of pieces."""
-        return self.embeddings.table_width(self.part_width)
-
-    @property
-    def widths(self) -> list[int]:
-        """How wide the states are before, between and after the blocks."""
-        entry = self.table_width * (self.width // self.part_width)
-        return self.mixer.widths(entry, self.width, len(self.depth.orders()))
-
-    @property
-    def drops(self) -> bool:
-        """Whether anything is dropped while training."""
-        return drops(self.dropout) or self.mixer.drops or self.embeddings.row_dropout > 0
 
 
 class Encoder(nn.Module):
@@ -191,25 +37,26 @@ class Encoder(nn.Module):
         super().__init__()
         self.rule = choice.visibility
         self.taps = Taps()
-        shape = choice.mixer.shape(choice.width)
-        positions = choice.positions.build(choice.table_width, shape)
+        shape = choice.mixer.shape(choice.inner_width)
+        entry = choice.entry_width
+        positions = choice.positions.build(choice.embeddings.sum_width(entry), shape)
         self.local = choice.local
         self.local_rotation = choice.local_positions.build(1, shape).rotation
-        copies = choice.width // choice.part_width
         self.embeddings = Embeddings(
             choice.embeddings,
             choice.norm,
             positions,
-            choice.widths[0] // copies,
+            entry,
             vocabulary_size,
             at_input(choice.dropout),
-            copies,
+            choice.num_parts,
         )
         self.ways = ways(choice.visibility) if choice.mixer.recurrent else ()
         self.blocks = nn.ModuleList(_blocks(choice))
+        self.passage = choice.depth.passage(choice.width)
         self.running = len(self.blocks)
-        pre = choice.norm.placement == "pre"
-        self.norm = choice.norm.build(choice.width) if pre else nn.Identity()
+        self.looks_back = choice.residual.looks_back
+        self.norm = choice.norm.build(choice.width) if choice.norm.first else nn.Identity()
 
     def forward(
         self,
@@ -218,13 +65,15 @@ class Encoder(nn.Module):
         rule: Visibility | None = None,
         noise: Noise | None = None,
         stop_after: int | None = None,
-        memory: Memory | None = None,
+        memory: Memory | Cache | None = None,
+        notes: Notes | None = None,
     ) -> Tensor:
         """pieces (B, L) int64 to states (B, L, D).
 
         ``rule`` takes the place of the encoder's own visibility; ``stop_after`` ends after that
         block, without the last norm. ``memory`` is seen as what stands before the rows, and notes
-        what will stand before the next.
+        what will stand before the next; a ``Cache`` is one for rows that are read in parts.
+        ``notes`` is written to by a depth that has something to say of its pass.
         """
         coordinates = coordinates or Coordinates.plain(pieces)
         site = None if self.taps.idle else Site(self.taps)
@@ -236,24 +85,30 @@ class Encoder(nn.Module):
         if self.local is not None:
             window = rule & Window(size=self.local.window)
             near = self._around(window, coordinates, keys, self.local_rotation, pieces)
-        for index, block in enumerate(islice(self.blocks, self.running)):
+        made = [x] if self.looks_back else None
+
+        def apply(index: int, x: Tensor) -> Tensor:
+            signal = self.embeddings.positions.before(index, coordinates)
+            if signal is not None:
+                x = x + signal.to(x.dtype)
             is_near = self.local is not None and self.local.holds(index)
             around = near if is_near else whole
             here = None if noise is None else noise.within(index)
             past = None if memory is None else self._past(memory, index, x, coordinates)
+            block = self.blocks[index]
             if site is None:
-                x = block(x, around, here, None, past)
-            else:
-                x = block.forward(x, around, here, site.within(f"blocks.{index}"), past)
-            if index == stop_after:
-                return x
+                return block(x, around, here, None, past, made)
+            return block.forward(x, around, here, site.within(f"blocks.{index}"), past, made)
+
+        document = coordinates.document
+        real = None if document is None else document >= 0
+        last = self.running - 1 if stop_after is None else stop_after
+        blocks = range(min(last + 1, self.running))
+        x = self.passage(x, blocks, apply, noise, real, notes)
+        if stop_after is not None and stop_after < self.running:
+            return x
         x = self.norm(x)
         return x if site is None else site("output", x)
-
-    def _past(
-        self, memory: Memory, block: int, x: Tensor, coordinates: Coordinates
-    ) -> Tensor | Carried:
-        return memory.carried(block) if self.ways else memory.recall(block, x, coordinates)
 
     def _around(
         self,
@@ -274,14 +129,23 @@ class Encoder(nn.Module):
             {way: runs(seen, way, pieces) for way in self.ways},
         )
 
+    def _past(
+        self, memory: Memory | Cache, block: int, x: Tensor, coordinates: Coordinates
+    ) -> Past:
+        if self.ways:
+            assert isinstance(memory, Memory), "a recurrent mixer keeps no keys and values"
+            return memory.carried(block)
+        return memory.recall(block, x, coordinates)
+
     def compile_parts(self, dynamic: bool = False) -> None:
         """Compile the block (one graph serves all of them) and the joining of embeddings.
 
         ``dynamic`` makes one graph for rows of any number and length.
         """
         tune_compiler()
-        for part in (self.embeddings.join, *self.blocks):
-            part.compile(dynamic=dynamic)
+        self.embeddings.join.compile(dynamic=dynamic)
+        for block in blocks_of(self):
+            block.compile_parts(dynamic)
 
     @property
     def longest(self) -> int | None:
@@ -324,32 +188,47 @@ class Encoder(nn.Module):
 
 
 def _blocks(choice: EncoderChoice) -> list[Block]:
-    orders, widths = choice.depth.orders(), choice.widths
-    pre, blocks = choice.norm.placement == "pre", list[Block]()
-    for index, order in enumerate(orders):
-        reads, writes = widths[index], widths[index + 1]
-        build = {
-            "s": partial(
-                choice.mixer.build_between, reads, writes, choice.positions, choice.visibility
-            ),
-            "f": partial(choice.feed_forward.build, writes),
-        }
+    blocks, number = list[Block](), 0
+    orders, pre = choice.depth.orders(), choice.norm.first
+    for index, (order, (width, written)) in enumerate(
+        zip(orders, choice.inner_widths, strict=True)
+    ):
         sublayers: dict[str, nn.Module] = {}
         norms: dict[str, nn.Module] = {}
-        for letter in order:
-            name, owner = SUBLAYERS[letter], choice.depth.owner(index, letter)
+        weights: dict[str, nn.Module] = {}
+        for place, letter in enumerate(order):
+            name = numbered(SUBLAYERS[letter], order[: place + 1].count(letter))
+            number += 1
+            weighing = choice.residual.weights(number)
+            if weighing is not None:
+                weights[name] = weighing
+            reads, width = width, written if letter == "s" else width
+            owner = choice.depth.owner(index, letter)
             if owner < index:
                 sublayers[name] = blocks[owner].sublayers[name]
                 norms[name] = blocks[owner].norms[name]
                 continue
             skipped = index == 0 and not sublayers and choice.norm.skip_first
-            sublayers[name] = build[letter]()
-            width = reads if pre else writes
-            norms[name] = nn.Identity() if skipped else choice.norm.build(width)
-        adds = choice.residual_from is not None and index >= choice.residual_from
+            sublayers[name] = _sublayer(choice, letter, reads, width)
+            of_norm = reads if pre else width
+            norms[name] = nn.Identity() if skipped else choice.norm.build(of_norm)
         drop = after_block(choice.dropout, index + 1 == len(orders))
-        blocks.append(Block(sublayers, norms, pre, drop, adds))
+        block = Block(sublayers, norms, weights, pre, drop, choice.residual.join(index))
+        if choice.bottleneck is not None:
+            block = BottleneckBlock(block, choice.bottleneck.ways(choice.width, choice.norm))
+        blocks.append(block)
     return blocks
+
+
+def _sublayer(choice: EncoderChoice, letter: str, reads: int, writes: int) -> nn.Module:
+    norm, positions = choice.norm, choice.positions
+    if letter == "f":
+        return choice.feed_forward.build(writes, norm)
+    if choice.bottleneck is None:
+        return choice.mixer.build_between(reads, writes, positions, norm, choice.visibility)
+    assert isinstance(choice.mixer, AttentionChoice), "no other mixer stands in a bottleneck"
+    projection = choice.bottleneck.projection(choice.width, choice.mixer.bias, norm)
+    return choice.mixer.build(writes, positions, norm, projection)
 
 
 def blocks_of(encoder: Encoder) -> list[Block]:

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
+from bertwright.encoder.norms import Norm
 from bertwright.encoder.roles import Role
 from bertwright.encoder.taps import Site, tap
 
@@ -21,9 +22,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(Choice):
-    """The axis. The inner width is ``width``, or else ``expansion`` times that of the model; a
-    gated kind takes two thirds of it, rounded down to a multiple of 16, so that the number of
-    parameters stays that of a plain one."""
+    """The axis. The inner width is ``width``, or else ``expansion`` times that of the model."""
 
     width: int | None = None
     expansion: float = 4.0
@@ -34,15 +33,31 @@ class FeedForward(Choice):
 
     def inner(self, width: int) -> int:
         """The inner width in a model of the given width."""
-        if self.width is not None:
-            return self.width
-        wide = self.expansion * width
-        return int(wide * 2 / 3) // 16 * 16 if self.gated else int(wide)
+        return int(self.expansion * width) if self.width is None else self.width
 
-    def build(self, width: int) -> nn.Module:
+    def build(self, width: int, norm: Norm) -> nn.Module:
         """A module from (..., width) to (..., width)."""
-        module = GatedFeedForward if self.gated else PlainFeedForward
-        return module(width, self.inner(width), self.activation, self.bias)
+        inner = self.inner(width)
+        return PlainFeedForward(width, inner, self.activation, self.bias, norm.within(inner))
+
+
+class Gated(FeedForward):
+    """What gated kinds have in common: two projections, one of which gates the other.
+
+    Of the inner width two thirds are taken, rounded down to a multiple of 16, so that the number of
+    parameters stays that of a plain one. ``gate`` says which half of the projection is activated.
+    """
+
+    gate: Literal["first", "second"] = "first"
+
+    gated: ClassVar[bool] = True
+
+    def inner(self, width: int) -> int:
+        wide = super().inner(width)
+        return wide if self.width is not None else int(wide * 2 / 3) // 16 * 16
+
+    def build(self, width: int, norm: Norm) -> nn.Module:
+        return GatedFeedForward(self, width, norm.within(self.inner(width)))
 
 
 class Gelu(FeedForward):
@@ -65,54 +80,66 @@ class Relu(FeedForward):
     activation: ClassVar[Activation] = "relu"
 
 
-class GeGLU(FeedForward):
+class GeGLU(Gated):
     """gelu(a) * b, where a and b are two projections (Shazeer 2020); ModernBERT."""
 
     kind: Literal["geglu"] = "geglu"
-    gated: ClassVar[bool] = True
 
 
-class SwiGLU(FeedForward):
+class GeGLUTanh(Gated):
+    """The same with the tanh approximation of GELU; GPT-BERT."""
+
+    kind: Literal["geglu-tanh"] = "geglu-tanh"
+    activation: ClassVar[Activation] = "gelu-tanh"
+
+
+class SwiGLU(Gated):
     """silu(a) * b, where a and b are two projections (Shazeer 2020)."""
 
     kind: Literal["swiglu"] = "swiglu"
     activation: ClassVar[Activation] = "silu"
-    gated: ClassVar[bool] = True
 
 
 class PlainFeedForward(nn.Module):
-    """down(activation(up(x)))."""
+    """down(norm(activation(up(x))))."""
 
     parameter_roles: ClassVar[dict[str, Role]] = {"down.weight": Role("matrix", residual=True)}
 
-    def __init__(self, width: int, inner: int, activation: Activation, bias: bool) -> None:
+    def __init__(
+        self, width: int, inner: int, activation: Activation, bias: bool, norm: nn.Module
+    ) -> None:
         super().__init__()
         self.activation = activation
         self.up = nn.Linear(width, inner, bias)
+        self.norm = norm
         self.down = nn.Linear(inner, width, bias)
 
     def forward(self, x: Tensor, site: Site | None = None) -> Tensor:
         before = tap(site, "preactivation", self.up(x))
         active = tap(site, "activation", ACTIVATIONS[self.activation](before))
-        return tap(site, "output", self.down(active))
+        return tap(site, "output", self.down(self.norm(active)))
 
 
 class GatedFeedForward(nn.Module):
-    """down(activation(a) * b) with [a; b] = up(x): the first half is activated."""
+    """down(norm(activation(a) * b)), where a and b are the halves of up(x)."""
 
     parameter_roles: ClassVar[dict[str, Role]] = {
         "up.weight": Role("matrix", parts=2),
         "down.weight": Role("matrix", residual=True),
     }
 
-    def __init__(self, width: int, inner: int, activation: Activation, bias: bool) -> None:
+    def __init__(self, choice: Gated, width: int, norm: nn.Module) -> None:
         super().__init__()
-        self.activation = activation
-        self.up = nn.Linear(width, 2 * inner, bias)
-        self.down = nn.Linear(inner, width, bias)
+        inner = choice.inner(width)
+        self.activation, self.gate_last = choice.activation, choice.gate == "second"
+        self.up = nn.Linear(width, 2 * inner, choice.bias)
+        self.norm = norm
+        self.down = nn.Linear(inner, width, choice.bias)
 
     def forward(self, x: Tensor, site: Site | None = None) -> Tensor:
         before = tap(site, "preactivation", self.up(x))
-        a, b = before.chunk(2, dim=-1)
-        active = tap(site, "activation", ACTIVATIONS[self.activation](a) * b)
-        return tap(site, "output", self.down(active))
+        gate, open_half = before.chunk(2, dim=-1)
+        if self.gate_last:
+            gate, open_half = open_half, gate
+        active = tap(site, "activation", ACTIVATIONS[self.activation](gate) * open_half)
+        return tap(site, "output", self.down(self.norm(active)))

@@ -56,6 +56,32 @@ class WidthAware(Initialisation):
         return scale * (self.residual_scale * num_residual**-0.5 if role.residual else 1.0)
 
 
+class Small(Initialisation):
+    """sqrt(2 / (5 D)), D the width of the model (Nguyen and Salazar 2019); matrices of a
+    feed-forward are divided by sqrt(2 (1 + i)) in block i (Bajaj et al. 2022; Samuel et al. 2023).
+    """
+
+    kind: Literal["small"] = "small"
+    cut: float | None = 2.0
+
+    def deviation(self, weight: Tensor, role: Role, num_residual: int) -> float:
+        width = weight.shape[0] if role.residual else weight.shape[-1]
+        variance = 2 / (5 * width)
+        if role.depth is not None and (role.sublayer or "").startswith("feed_forward"):
+            variance /= 2 * (1 + role.depth)
+        return variance**0.5
+
+
+class FanIn(Initialisation):
+    """As large as PyTorch starts its own modules: 1/sqrt(3 fan-in) for every matrix (there uniform,
+    here normal), and 1/sqrt(width) for tables (XLM)."""
+
+    kind: Literal["fan-in"] = "fan-in"
+
+    def deviation(self, weight: Tensor, role: Role, num_residual: int) -> float:
+        return (weight.shape[-1] * (1 if role.kind == "table" else 3)) ** -0.5
+
+
 @torch.no_grad()
 def initialise(module: nn.Module, choice: Initialisation, seed: int) -> None:
     """Draw every parameter of a module: norms 1, biases 0, the rest as the choice says."""
@@ -67,6 +93,8 @@ def initialise(module: nn.Module, choice: Initialisation, seed: int) -> None:
             weight.fill_(0.0 if name.endswith("bias") else 1.0)
         elif role.kind == "gate":
             weight.fill_(1.0)
+        elif role.kind == "mixture":
+            weight.zero_()[-1] = 1.0
         elif role.kind == "bias":
             weight.zero_()
         else:

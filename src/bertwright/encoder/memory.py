@@ -41,7 +41,7 @@ class Memory:
         past = self.states.get(block)
         if past is None:
             past = x.new_zeros(len(x), self.document.shape[1], x.shape[2])
-        content = x.detach()[:, : _num_content(coordinates)]
+        content = x.detach()[:, : num_content(coordinates)]
         self._next[block] = torch.cat((past, content), dim=1)[:, -self.document.shape[1] :]
         return past
 
@@ -56,7 +56,7 @@ class Memory:
     def following(self, coordinates: Coordinates) -> "Memory":
         """What is remembered after rows with these coordinates have passed: of their last
         document, which the next rows may go on with as their document 0."""
-        own = self._documents(coordinates)[:, : _num_content(coordinates)]
+        own = self._documents(coordinates)[:, : num_content(coordinates)]
         last = own.amax(1, keepdim=True)
         document = torch.cat((self.document.where(last < 1, -1), own), dim=1)
         document = document[:, -self.document.shape[1] :]
@@ -91,7 +91,7 @@ class Memory:
         return own
 
 
-def _num_content(coordinates: Coordinates) -> int:
+def num_content(coordinates: Coordinates) -> int:
     """How many places of a row hold text: those that ask come last."""
     length = coordinates.place.shape[1]
     return length if coordinates.asking is None else length - int(coordinates.asking[0].sum())

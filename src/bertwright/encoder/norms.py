@@ -12,12 +12,23 @@ from bertwright.encoder.roles import Role
 
 class Norm(Choice):
     """The axis. ``placement`` post is the original Transformer, x = norm(x + f(x)); pre is
-    x + f(norm(x)) with one more norm after the last block. ``skip_first`` leaves out the very
-    first norm of a pre-norm stack whose embeddings are normalised already (Warner et al. 2024)."""
+    x + f(norm(x)) with one more norm after the last block; sub is pre with another norm within each
+    sublayer, before its output projection (Wang et al. 2022, Sub-LN). ``skip_first`` leaves out the
+    very first norm of a pre-norm stack whose embeddings are normalised already (Warner et al.
+    2024)."""
 
     epsilon: float = 1e-12
-    placement: Literal["post", "pre"] = "post"
+    placement: Literal["post", "pre", "sub"] = "post"
     skip_first: bool = False
+
+    @property
+    def first(self) -> bool:
+        """Whether a sublayer reads what is normalised, and the states end with a norm."""
+        return self.placement != "post"
+
+    def within(self, width: int) -> nn.Module:
+        """The norm within a sublayer, an identity where it has none."""
+        return self.build(width) if self.placement == "sub" else nn.Identity()
 
     def build(self, width: int) -> nn.Module:
         """A module that normalises the last axis, of the given width."""
@@ -25,13 +36,15 @@ class Norm(Choice):
 
 
 class LayerNormChoice(Norm):
-    """Subtract the mean, divide by the deviation, gain and (optionally) bias (Ba et al. 2016)."""
+    """Subtract the mean, divide by the deviation, gain and bias, where it has them (Ba et al.
+    2016)."""
 
     kind: Literal["layernorm"] = "layernorm"
+    gain: bool = True
     bias: bool = True
 
     def build(self, width: int) -> nn.Module:
-        return LayerNorm(width, self.epsilon, self.bias)
+        return LayerNorm(width, self.epsilon, self.gain, self.bias)
 
 
 class RMSNormChoice(Norm):
@@ -44,10 +57,20 @@ class RMSNormChoice(Norm):
 
 
 class NoNormChoice(Norm):
-    """Nothing is normalised, as in recurrent language models."""
+    """Gain and bias alone: nothing is normalised, so nothing waits for a mean (Sun et al. 2020,
+    section 3.3)."""
+
+    kind: Literal["no-norm"] = "no-norm"
+
+    def build(self, width: int) -> nn.Module:
+        return NoNorm(width)
+
+
+class Unnormalised(Norm):
+    """Nothing at all, as in recurrent language models."""
 
     kind: Literal["none"] = "none"
-    placement: Literal["post", "pre"] = "pre"
+    placement: Literal["post", "pre", "sub"] = "pre"
 
     def build(self, width: int) -> nn.Module:
         return nn.Identity()
@@ -58,14 +81,28 @@ class LayerNorm(nn.Module):
 
     parameter_roles: ClassVar[dict[str, Role]] = {"weight": Role("norm"), "bias": Role("norm")}
 
-    def __init__(self, width: int, epsilon: float, bias: bool) -> None:
+    def __init__(self, width: int, epsilon: float, gain: bool = True, bias: bool = True) -> None:
         super().__init__()
-        self.epsilon = epsilon
-        self.weight = nn.Parameter(torch.ones(width))
+        self.epsilon, self.shape = epsilon, (width,)
+        self.weight = nn.Parameter(torch.ones(width)) if gain else None
         self.bias = nn.Parameter(torch.zeros(width)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.epsilon)
+        return F.layer_norm(x, self.shape, self.weight, self.bias, self.epsilon)
+
+
+class NoNorm(nn.Module):
+    """x times a gain, plus a bias."""
+
+    parameter_roles: ClassVar[dict[str, Role]] = {"weight": Role("norm"), "bias": Role("norm")}
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.weight + self.bias
 
 
 class RMSNorm(nn.Module):

@@ -16,6 +16,7 @@ class Coordinates:
     ``position`` None means 0..L-1 in every row; ``document`` None means that every place is real
     and a row is one document; padding has document -1. ``place`` is the place in the row, which
     broadcasts to (B, L). ``order`` is the turn of a place in a factorisation of the text.
+    ``language`` is a number among those that the encoder knows; None means the first of them.
     ``asking`` (bool) marks places that know where they stand and not what stands there: they come
     last in the row, and nobody sees them.
     """
@@ -26,6 +27,7 @@ class Coordinates:
     document: Tensor | None = None
     order: Tensor | None = None
     asking: Tensor | None = None
+    language: Tensor | None = None
 
     @staticmethod
     def plain(pieces: Tensor) -> "Coordinates":

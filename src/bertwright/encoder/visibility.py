@@ -175,8 +175,8 @@ def view(rule: Visibility, coordinates: Coordinates, keys: Coordinates | None = 
     if document is not None:
         seen = seen & (document >= 0)[:, None, :]
     blind = ~seen.any(-1, keepdim=True)
-    isolating = all(isinstance(r, SameDocument | Bidirectional) for r in members)
-    shape = "documents" if isolating and SameDocument() in members else "mask"
+    isolating = is_two_sided(rule) and SameDocument() in members
+    shape = "documents" if isolating else "mask"
     bounds = None
     if shape == "documents" and document is not None and document.is_cuda:
         bounds = document_bounds(document)
@@ -224,6 +224,11 @@ def is_empty(rule: Visibility) -> bool:
 def is_by_halves(rule: Visibility) -> bool:
     """Whether the two halves of a state see differently."""
     return any(isinstance(member, BothWays) for member in _members(rule, Both))
+
+
+def is_two_sided(rule: Visibility) -> bool:
+    """Whether a place sees all of its document, what follows it too."""
+    return all(isinstance(r, Bidirectional | SameDocument) for r in _members(rule, Both))
 
 
 def document_bounds(document: Tensor) -> Tensor:

@@ -28,6 +28,8 @@ class Coordinates:
     - ``word``: index of the word within the row, -1 for special tokens and padding
     - ``sentence``: index of the sentence within the row, -1 for special tokens and padding
     - ``order``: the turn of the place in a factorisation of the row
+    - ``language``: which of the languages of the data its text is in, special tokens included; None
+      where nobody said
     - ``asking``: bool, places behind the text that know where they stand, not what stands there
     """
 
@@ -38,6 +40,7 @@ class Coordinates:
     sentence: NDArray[np.int32] | None = None
     order: NDArray[np.int32] | None = None
     asking: NDArray[np.bool_] | None = None
+    language: NDArray[np.int32] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

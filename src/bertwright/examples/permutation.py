@@ -52,6 +52,7 @@ def permute(rows: Rows, chosen: Chosen, draw: Draw) -> tuple[Rows, Question]:
         document=behind(coordinates.document, -1, one_document),
         word=behind(coordinates.word, -1),
         sentence=behind(coordinates.sentence, -1),
+        language=behind(coordinates.language, 0),
         order=behind(order, 0),
         asking=asking,
     )

@@ -72,6 +72,12 @@ def every_place(rows: Rows) -> Question:
     return Question(where, np.zeros_like(where), rows.real.ravel().astype(np.float32))
 
 
+def every_step(rows: Rows) -> Question:
+    """Every place that another of the same document follows; there is nothing to answer."""
+    question = next_pieces(rows)
+    return replace(question, target=np.zeros_like(question.target))
+
+
 def previous_pieces(
     rows: Rows, targets_per_row: int | None = None, draw: Draw | None = None
 ) -> Question:

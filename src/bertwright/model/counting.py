@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from bertwright.encoder.depth import Depth
-from bertwright.encoder.encoder import EncoderChoice
+from bertwright.encoder.choice import EncoderChoice
 from bertwright.model.model import Model
 from bertwright.objectives.causal import Causal
 from bertwright.objectives.masked import Masked
 from bertwright.recipes import Recipe
+from bertwright.recipes.about import Count
 
 BACKWARD_AND_FORWARD = 3
 """A training step costs three times its forward pass: two products go back for each one there."""
@@ -28,6 +28,7 @@ def parameters_by_part(recipe: Recipe, vocabulary_size: int | None = None) -> di
     parts = {
         "embeddings": model.encoder.embeddings,
         "blocks": model.encoder.blocks,
+        "passage": model.encoder.passage,
         "last_norm": model.encoder.norm,
         "output": model.output or nn.Identity(),
         **{f"head_{name}": head for name, head in model.heads.items()},
@@ -40,6 +41,12 @@ def parameters_by_part(recipe: Recipe, vocabulary_size: int | None = None) -> di
         counted[name] = sum(parameter.numel() for parameter in own)
         seen |= own
     return {name: number for name, number in counted.items() if number}
+
+
+def counted(system: str, count: Count) -> int:
+    """The parameters of what a count of a system is about."""
+    parts = parameters_by_part(Recipe.load(f"{system}-{count.size}", count.changes))
+    return sum(n for part, n in parts.items() if count.parts is None or part in count.parts)
 
 
 @dataclass(frozen=True)
@@ -66,35 +73,34 @@ def arithmetic(recipe: Recipe, phase: int = 0, vocabulary_size: int | None = Non
     """The operations per token of one phase of a recipe."""
     encoder, length = recipe.encoder, recipe.assembly_of(phase).length
     size = vocabulary_size or recipe.text.tokenizer.size
-    mixing, inner = _sublayers(encoder.depth, recipe.num_blocks_of(phase))
-    width = encoder.width
     gates = 3 if encoder.feed_forward.gated else 2
-    parts = width // encoder.part_width
-    widths = encoder.widths[: recipe.num_blocks_of(phase) + 1]
-    projected, attended = encoder.mixer.operations_of(mixing, widths, parts, length)
-    attended += mixing * encoder.positions.operations(width, length)
-    products = projected + inner * 2 * gates * width * encoder.feed_forward.inner(width)
-    products += encoder.embeddings.operations(encoder.table_width)
-    if widths[0] != encoder.table_width * parts:
-        products += 2 * encoder.table_width * width
+    products = attended = 0.0
+    orders = encoder.depth.orders()[: recipe.num_blocks_of(phase)]
+    for order, (reads, writes) in zip(orders, encoder.inner_widths, strict=False):
+        mixing, inner = order.count("s"), order.count("f")
+        mixed, by_length = encoder.mixer.operations_between(
+            reads, writes, encoder.num_parts, length
+        )
+        products += mixing * mixed
+        products += inner * 2 * gates * writes * encoder.feed_forward.inner(writes)
+        products += encoder.depth.operations(encoder.width)
+        if encoder.bottleneck is not None:
+            products += encoder.bottleneck.operations(encoder.width)
+        attended += mixing * (by_length + encoder.positions.operations(writes, length))
+    products += encoder.embeddings.operations(encoder.entry_width)
     asked = _asked_share(recipe, phase, length)
     return Arithmetic(products, attended, asked * recipe.output.operations(encoder, size))
-
-
-def _sublayers(depth: Depth, num_blocks: int | None = None) -> tuple[int, int]:
-    letters = "".join(depth.orders()[:num_blocks])
-    return letters.count("s"), letters.count("f")
 
 
 def _asked_share(recipe: Recipe, phase: int, length: int) -> float:
     """Questions to the vocabulary per token."""
     share = 0.0
-    for objective in recipe.objectives_of(phase).values():
-        if isinstance(objective, Masked):
-            share += objective.selection.rate.at(0.5)
-        elif isinstance(objective, Causal):
-            each = 1.0 if objective.targets is None else objective.targets / length
-            share += each * (2 if objective.direction == "both" else 1)
+    for turn in recipe.turns_of(phase):
+        for objective in turn.objectives.values():
+            if isinstance(objective, Masked):
+                share += turn.share * objective.selection.rate.at(0.5)
+            elif isinstance(objective, Causal):
+                share += turn.share * objective.per_place(length)
     return share
 
 
@@ -121,8 +127,9 @@ def training_memory(recipe: Recipe, vocabulary_size: int | None = None) -> int:
 
 def _activations(encoder: EncoderChoice, length: int) -> int:
     """Numbers kept for the way back, per token."""
-    mixing, inner = _sublayers(encoder.depth)
-    width = encoder.width
+    letters = "".join(encoder.depth.orders())
+    mixing, inner = letters.count("s"), letters.count("f")
+    width = encoder.inner_width
     heads = encoder.mixer.shape(width).heads
     wide = encoder.feed_forward.inner(width) * (3 if encoder.feed_forward.gated else 2)
     return mixing * (7 * width + 2 * heads * length) + inner * (3 * width + wide)

@@ -60,6 +60,7 @@ def tensor_coordinates(batch: Batch, pieces: Tensor) -> Coordinates:
         segment=moved(own.segment),
         document=moved(own.document),
         order=moved(own.order),
+        language=moved(own.language),
         asking=None if own.asking is None else torch.from_numpy(own.asking).to(pieces.device),
     )
 
@@ -84,7 +85,7 @@ class Model(nn.Module):
         super().__init__()
         self.recipe = recipe
         self.vocabulary_size = vocabulary_size
-        self.encoder: Encoder = recipe.encoder.build(vocabulary_size)
+        self.encoder = Encoder(recipe.encoder, vocabulary_size)
         names_pieces = any(o.names_pieces for o in recipe.objectives.values())
         self.output: Output | None = (
             recipe.output.build(recipe.encoder, vocabulary_size) if names_pieces else None
@@ -138,7 +139,8 @@ class Model(nn.Module):
         Those that rewrite what is seen are asked first; one pass answers the others, and notes in
         ``memory`` what the next batch is to remember.
         """
-        rule = self.encoder.rule & visibility_of(list(objectives.values()))
+        asked_now = [objectives[name] for name in batch.questions]
+        rule = self.encoder.rule & visibility_of(asked_now)
         heads = dict(self.heads.items())
         pieces, losses = batch.pieces, dict[str, Loss]()
         first_place = batch.first_row * pieces.shape[1]
@@ -146,8 +148,9 @@ class Model(nn.Module):
             if objectives[name].rewrites:
                 draft = Draft(pieces, batch.coordinates, rule, noise, first_place)
                 pieces, losses[name] = objectives[name].rewrite(asked, draft, heads.get(name))
-        states = self.encoder(pieces, batch.coordinates, rule, noise, memory=memory)
-        reading = Reading(pieces, states, self.embedding, self.output)
+        notes: dict[str, Tensor] = {}
+        states = self.encoder(pieces, batch.coordinates, rule, noise, memory=memory, notes=notes)
+        reading = Reading(pieces, states, self.embedding, self.output, notes)
         for name, asked in batch.questions.items():
             if not objectives[name].rewrites:
                 losses[name] = objectives[name].answer(asked, reading, heads.get(name))
@@ -165,9 +168,11 @@ class Model(nn.Module):
         return states
 
     def logits(self, states: Tensor) -> Tensor:
-        """states (M, D) to logits over the vocabulary (M, V)."""
+        """states (M, D) to logits over the vocabulary (M, V): those of the first part of a state,
+        which reads forward, where its halves read different ways."""
         assert self.output is not None, "this recipe has no output over the vocabulary"
-        return self.output.logits(states, self.embedding)
+        first = states[..., : self.recipe.encoder.part_width]
+        return self.output.logits(first, self.embedding)
 
     def record(
         self, *patterns: str, gradients: bool = False

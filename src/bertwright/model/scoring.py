@@ -52,6 +52,32 @@ def pseudo_log_likelihoods(
     return scores.tolist()
 
 
+@torch.inference_mode()
+def cloze_log_probabilities(
+    model: Model,
+    tokenizer: Tokenizer,
+    rows: Sequence[Sequence[int]],
+    parts: Sequence[slice],
+    shift: int,
+) -> list[list[float]]:
+    """Of the pieces of one part of every row, all hidden at once, in nats and float64."""
+    mask, device = tokenizer.specials.mask, model.embedding.device
+    hidden = [
+        [*row[: part.start], *[mask] * (part.stop - part.start), *row[part.stop :]]
+        for row, part in zip(rows, parts, strict=True)
+    ]
+    found: list[list[float]] = [[]] * len(rows)
+    for batch in read_batches(hidden, tokenizer.specials.pad, device, budget=SCORING_BUDGET):
+        states = model(batch.pieces, batch.coordinates)
+        for row, number in enumerate(batch.numbers):
+            part = parts[number]
+            answering = states[row, part.start - shift : part.stop - shift]
+            logs = model.logits(answering).double().log_softmax(-1)
+            target = torch.tensor(list(rows[number][part]), device=device)
+            found[number] = logs.gather(1, target[:, None])[:, 0].tolist()
+    return found
+
+
 def _word_ends(starts: Sequence[int], num_pieces: int) -> list[int]:
     """For every piece, the number of pieces up to the end of its word."""
     bounds = [0, *(start for start in starts if start > 0), num_pieces]

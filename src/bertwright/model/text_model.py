@@ -1,8 +1,8 @@
 """A model with its tokenizer: text in, vectors and answers out."""
 
 import copy
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -11,16 +11,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertwright.axes import Precision
+from bertwright.axes import Precision, did_you_mean
 from bertwright.encoder.encoder import Encoder
 from bertwright.encoder.kernels.packed import bfloat16_is_fast, pack
 from bertwright.encoder.stream import Coordinates
 from bertwright.errors import UserError
 from bertwright.model.folder import save_model
+from bertwright.model.generating.continuing import Continuation
+from bertwright.model.generating.decoding import decoding_of
+from bertwright.model.generating.generate import generate
+from bertwright.model.layers import Layers, Mix, layers_of
+from bertwright.model.likelihood import log_likelihoods
 from bertwright.model.model import Model
-from bertwright.model.reading import read_batches, single
+from bertwright.model.reading import ReadBatch, read_batches, single
 from bertwright.model.scoring import pseudo_log_likelihoods
+from bertwright.objectives.causal import Causal
 from bertwright.objectives.masked import Masked
+from bertwright.objectives.objective import Objective
 from bertwright.text.tokenizers import Tokenizer
 
 Pooling = Literal["mean", "cls", "last-four"]
@@ -56,46 +63,71 @@ class TextModel:
         save_model(Path(folder), self.model, self.tokenizer)
 
     @torch.inference_mode()
-    def encode(self, texts: Sequence[str]) -> list[Vectors]:
-        """The state of every piece of every text, special tokens included: (tokens, D) each."""
+    def encode(
+        self,
+        texts: Sequence[str],
+        layers: str = "last",
+        mix: Mix = "concat",
+        language: str | None = None,
+    ) -> list[Vectors]:
+        """The state of every piece of every text, special tokens included: (tokens, D) each.
+
+        ``layers`` and ``mix`` are those of :meth:`embed`. ``language`` is that of the texts, for an
+        encoder with a vector for each; None means the first that it knows.
+        """
         result: list[Vectors] = [np.empty((0, 0), np.float32)] * len(texts)
-        rows = self._rows(texts)
-        for batch in self._batches(rows):
-            states = self._encoder()(batch.pieces, batch.coordinates).float().cpu().numpy()
+        chosen = layers_of(layers, mix, len(self.model.encoder.blocks))
+        for batch in self._batches(self._rows(texts), language):
+            states = self._states(chosen, batch).float().cpu().numpy()
             for row, number in enumerate(batch.numbers):
                 result[number] = states[row, : batch.lengths[row]]
         return result
 
     def embed(
-        self, texts: Sequence[str], pooling: Pooling = "mean", normalise: bool = False
+        self,
+        texts: Sequence[str],
+        pooling: Pooling = "mean",
+        normalise: bool = False,
+        layers: str = "last",
+        mix: Mix = "concat",
+        language: str | None = None,
     ) -> Vectors:
         """One vector per text, (N, D) float32.
 
-        ``mean`` over the pieces, ``cls`` the first piece, ``last-four`` the mean over the pieces
-        of the last four blocks side by side, (N, 4 D).
+        ``pooling`` is the ``mean`` over the pieces or ``cls``, the first piece. ``layers`` names
+        those that are read: ``last``, a number (0 is the embeddings), ``5-8``, ``2,4``, ``last-4``
+        or ``all``; where there are several, ``mix`` puts them side by side (``concat``), or takes
+        their ``sum`` or their ``mean``. The pooling ``last-four`` is short for the mean over the
+        pieces of the last four layers side by side, (N, 4 D). ``language`` as in :meth:`encode`.
         """
         if pooling not in ("mean", "cls", "last-four"):
             raise UserError(f"there is no pooling {pooling!r}: choose mean, cls or last-four")
+        if pooling == "last-four":
+            if layers != "last":
+                raise UserError("the pooling last-four chooses layers: leave one of the two out")
+            pooling, layers, mix = "mean", "last-4", "concat"
+        chosen = layers_of(layers, mix, len(self.model.encoder.blocks))
         vectors: Vectors | None = None
-        for batch in self._batches(self._rows(texts)):
-            states = self._states(batch.pieces, batch.coordinates, pooling)
+        for batch in self._batches(self._rows(texts), language):
+            states = self._states(chosen, batch)
             pooled = _pool(states, batch.coordinates.document, pooling)
             if normalise:
                 pooled = torch.nn.functional.normalize(pooled, dim=-1)
             if vectors is None:
                 vectors = np.empty((len(texts), pooled.shape[1]), np.float32)
             vectors[batch.numbers] = pooled.cpu().numpy()
-        return (
-            np.empty((0, self.model.recipe.encoder.width), np.float32)
-            if (vectors is None)
-            else vectors
-        )
+        if vectors is None:
+            return np.empty((0, chosen.width(self.model.recipe.encoder.width)), np.float32)
+        return vectors
 
     @torch.inference_mode()
-    def fill_mask(self, text: str, top_k: int = 5) -> list[list[Guess]]:
+    def fill_mask(
+        self, text: str, top_k: int = 5, language: str | None = None
+    ) -> list[list[Guess]]:
         """The best answers for every hidden place of a text, in order, in float32.
 
         A place is hidden by writing ``[MASK]``, or the mask as this tokenizer spells it.
+        ``language`` as in :meth:`encode`.
         """
         self._require_output("fill-mask")
         mask = self.tokenizer.specials.mask
@@ -108,7 +140,8 @@ class TextModel:
             ids += ([mask] if number else []) + self.tokenizer.encode(part)
         pieces = torch.tensor([single(ids, self.tokenizer.specials, self.model.encoder.longest)])
         pieces = pieces.to(self.device)
-        states = self.model(pieces)[0]
+        coordinates = self._spoken(Coordinates.plain(pieces), pieces, language)
+        states = self.model(pieces, coordinates)[0]
         asked = (pieces[0] == mask).nonzero().flatten() - self.shift
         chances = torch.softmax(self.model.logits(states[asked]).float(), -1).topk(top_k)
         return [
@@ -119,22 +152,72 @@ class TextModel:
             for values, which in zip(chances.values, chances.indices, strict=True)
         ]
 
-    def score(self, texts: Sequence[str]) -> list[float]:
-        """The pseudo-log-likelihood of every text, in nats and float32.
+    def generate(
+        self,
+        prompts: str | Sequence[str],
+        *,
+        max_new_tokens: int = 64,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        repetition_penalty: float = 1.0,
+        stop: str | Sequence[str] = (),
+        sweeps: int = 1,
+        seed: int = 0,
+        num_samples: int = 1,
+        by: str | None = None,
+    ) -> list[Continuation]:
+        """What follows each prompt, ``num_samples`` times, in order and in float32.
 
-        Each piece is hidden in turn, together with the later pieces of its word (Kauf and Ivanova
-        2023).
+        The settings are those of :class:`~bertwright.model.generating.decoding.Decoding`; a
+        temperature of 0 always takes the most probable piece. What is drawn depends on the seed,
+        the prompt and the number of the sample, on nothing else. ``by`` names the question of the
+        recipe that is asked, where it has several that can be.
+
+        Errors: UserError for a model that names no pieces, a prompt that is too long, and a setting
+        that cannot be.
+        """
+        decoding = decoding_of(
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            repetition_penalty=repetition_penalty,
+            stop=(stop,) if isinstance(stop, str) else tuple(stop),
+            sweeps=sweeps,
+            seed=seed,
+        )
+        several = [prompts] if isinstance(prompts, str) else list(prompts)
+        return generate(self.model, self.tokenizer, several, decoding, num_samples, by)
+
+    def score(self, texts: Sequence[str]) -> list[float]:
+        """The log-likelihood of every text, in nats and float32.
+
+        Of a causal model it is the sum over its pieces, each given those before it. Of any other it
+        is the pseudo-log-likelihood: each piece is hidden in turn, together with the later pieces
+        of its word (Kauf and Ivanova 2023).
         """
         self._require_output("score")
+        if self.continues:
+            return log_likelihoods(self.model, self.tokenizer, texts)
         return pseudo_log_likelihoods(self.model, self.tokenizer, texts, self.shift, self.device)
+
+    @property
+    def continues(self) -> bool:
+        """Whether the last of the training asked for next pieces."""
+        return any(isinstance(objective, Causal) for objective in self._last_asked.values())
 
     @property
     def shift(self) -> int:
         """How many places before a hidden one its answer is read."""
-        recipe = self.model.recipe
-        last = recipe.objectives_of(len(recipe.phases) - 1) if recipe.objectives else {}
-        masked = last.get("masked")
+        masked = self._last_asked.get("masked")
         return masked.shift if isinstance(masked, Masked) else 0
+
+    @property
+    def _last_asked(self) -> Mapping[str, Objective]:
+        """The questions of the last phase."""
+        recipe = self.model.recipe
+        return recipe.objectives_of(len(recipe.phases) - 1) if recipe.objectives else {}
 
     def _require_output(self, verb: str) -> None:
         if self.model.output is None:
@@ -147,18 +230,33 @@ class TextModel:
         ids = self.tokenizer.encode_batch(list(texts))
         return [single(row, self.tokenizer.specials, longest) for row in ids]
 
-    def _batches(self, rows: Sequence[Sequence[int]]):
-        return read_batches(rows, self.tokenizer.specials.pad, self.device)
+    def _batches(
+        self, rows: Sequence[Sequence[int]], language: str | None = None
+    ) -> Iterator[ReadBatch]:
+        for batch in read_batches(rows, self.tokenizer.specials.pad, self.device):
+            spoken = self._spoken(batch.coordinates, batch.pieces, language)
+            yield replace(batch, coordinates=spoken)
+
+    def _spoken(
+        self, coordinates: Coordinates, pieces: Tensor, language: str | None
+    ) -> Coordinates:
+        """The coordinates of texts in a language; UserError where the encoder does not know it."""
+        if language is None:
+            return coordinates
+        known = self.model.recipe.encoder.embeddings.languages
+        if language not in known:
+            raise UserError(
+                f"the encoder has no vector for the language {language!r}"
+                f"{did_you_mean(language, known)}"
+            )
+        return replace(coordinates, language=torch.full_like(pieces, known.index(language)))
 
     @torch.inference_mode()
-    def _states(self, pieces: Tensor, coordinates: Coordinates, pooling: Pooling) -> Tensor:
-        if pooling != "last-four":
-            return self._encoder()(pieces, coordinates)
-        blocks = len(self.model.encoder.blocks)
-        names = [f"blocks.{i}.residual" for i in range(max(0, blocks - 4), blocks)]
-        with self.model.record(*names) as values:
-            self.model(pieces, coordinates)
-        return torch.cat([values[name] for name in names], dim=-1)
+    def _states(self, layers: Layers, batch: ReadBatch) -> Tensor:
+        """Inner layers are read in float32: what computes faster has no names inside."""
+        last = layers.numbers == (len(self.model.encoder.blocks),)
+        encoder = self._encoder() if last else self.model.encoder
+        return layers.states(encoder, batch.pieces, batch.coordinates)
 
     def _encoder(self) -> Encoder:
         if self.precision == "float32":

@@ -7,6 +7,7 @@ from bertwright.objectives.generated import Generated
 from bertwright.objectives.masked import Masked
 from bertwright.objectives.objective import Objective
 from bertwright.objectives.permutation import Permutation
+from bertwright.objectives.ponder import Ponder
 from bertwright.objectives.replaced_token import ReplacedToken
 from bertwright.objectives.sentence_relation import (
     NextSentence,
@@ -28,6 +29,7 @@ __all__ = [
     "Objective",
     "PairQuestion",
     "Permutation",
+    "Ponder",
     "ReplacedToken",
     "SentenceOrder",
     "SentenceRelation",

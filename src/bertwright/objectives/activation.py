@@ -3,14 +3,14 @@
 No question at all, but answered and weighed like one. What a place sees is left to the others.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from bertwright.encoder.visibility import Visibility
 from bertwright.examples.coordinates import Rows
-from bertwright.examples.questions import Question, every_place, next_pieces
+from bertwright.examples.questions import Question, every_place, every_step
 
 from .objective import Asked, Asking, Loss, Objective, Reading
 
@@ -18,12 +18,11 @@ from .objective import Asked, Asking, Loss, Objective, Reading
 class Activation(Objective):
     """What the two have in common: a mean square over the width of the states."""
 
+    guesses: ClassVar[bool] = False
+
     @property
     def visibility(self) -> Visibility | None:
         return None
-
-    def num_choices(self, vocabulary_size: int) -> int:
-        return 1
 
     def _loss(self, change: Tensor, asked: Asked) -> Loss:
         squares = change.square().mean(1)
@@ -50,7 +49,7 @@ class ActivationChange(Activation):
     kind: Literal["activation-change"] = "activation-change"
 
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
-        return rows, next_pieces(rows)
+        return rows, every_step(rows)
 
     def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
         return self._loss(reading.at(asked.where + 1) - reading.at(asked.where), asked)

@@ -9,9 +9,9 @@ from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from bertwright.encoder.adaptive import AdaptiveTable, ascending, clusters, widths
+from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.embeddings import Embeddings
-from bertwright.encoder.encoder import EncoderChoice
-from bertwright.encoder.kernels.cross_entropy import cross_entropy
+from bertwright.encoder.kernels.cross_entropy import PLAIN, cross_entropy
 from bertwright.encoder.kernels.lookup import table
 from bertwright.encoder.roles import Role
 
@@ -116,7 +116,7 @@ class AdaptiveOutput(Output):
         cluster = torch.bucketize(target, starts, right=True)
         step = torch.where(cluster == 0, target, num_frequent + cluster - 1)
         entered, rows, bias = self._head(hidden, embedding)
-        loss, right = cross_entropy(entered, rows, bias, step, weight)
+        loss, right = cross_entropy(entered, rows, bias, step, weight, PLAIN, self.z_loss)
         for number in range(1, len(self.clusters)):
             asked = (cluster == number).nonzero().squeeze(1)
             if not len(asked):
@@ -124,7 +124,7 @@ class AdaptiveOutput(Output):
             tail = self._cluster(number, hidden[asked], embedding)
             within = target[asked] - self.clusters[number].start
             weights = None if weight is None else weight[asked]
-            more, _ = cross_entropy(*tail, within, weights)
+            more, _ = cross_entropy(*tail, within, weights, PLAIN, self.z_loss)
             loss = loss + more
             with torch.no_grad():
                 found = F.linear(entered[asked], rows, bias).argmax(1) == step[asked]

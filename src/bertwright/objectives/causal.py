@@ -3,14 +3,14 @@
 from typing import ClassVar, Literal
 
 import torch
-from torch import nn
+from torch import Tensor
 
 from bertwright.encoder.visibility import BothWays, Reversed, Visibility
 from bertwright.encoder.visibility import Causal as CausalRule
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.questions import Question, both_neighbours, next_pieces, previous_pieces
 
-from .objective import Asked, Asking, Loss, Objective, Reading
+from .objective import Asked, Asking, Objective, Reading
 
 RULES: dict[str, Visibility] = {
     "forward": CausalRule(),
@@ -38,13 +38,18 @@ class Causal(Objective):
     def visibility(self) -> Visibility:
         return RULES[self.direction]
 
+    def per_place(self, length: int) -> float:
+        """How many questions there are for every place of rows of this length."""
+        each = 1.0 if self.targets is None else self.targets / length
+        return each * (2 if self.direction == "both" else 1)
+
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         ask = {"forward": next_pieces, "backward": previous_pieces, "both": both_neighbours}
         return rows, ask[self.direction](rows, self.targets, asking.draw.named("causal"))
 
-    def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
+    def states(self, asked: Asked, reading: Reading) -> Tensor:
+        found = reading.at(asked.where)
         if self.direction != "both":
-            return reading.piece_loss(asked)
-        first, second = reading.at(asked.where).chunk(2, dim=1)
-        behind = asked.beside["behind"][:, None] == 1
-        return reading.named(torch.where(behind, first, second), asked)
+            return found
+        first, second = found.chunk(2, dim=1)
+        return torch.where(asked.beside["behind"][:, None] == 1, first, second)

@@ -1,13 +1,15 @@
 """A small network fills in what is hidden, and the encoder sees its guesses (Clark et al. 2020)."""
 
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.embeddings import Factorised
-from bertwright.encoder.encoder import EncoderChoice
+from bertwright.encoder.encoder import Encoder
 from bertwright.encoder.kernels.noise import Noise, uniform
 from bertwright.examples.corruption import Corruption, Replace
 
@@ -44,15 +46,17 @@ class Generated(Hiding):
         if self.layers is not None:
             depth = depth.model_copy(update={"layers": self.layers})
         embeddings = Factorised(
-            width=encoder.table_width, segments=tables.segments, norm=tables.norm
+            width=encoder.table_width,
+            segments=tables.segments,
+            languages=tables.languages,
+            norm=tables.norm,
         )
         width = round(self.width * encoder.width)
         return encoder.model_copy(update={"width": width, "depth": depth, "embeddings": embeddings})
 
     def rewrite(self, asked: Asked, draft: Draft, head: nn.Module | None) -> tuple[Tensor, Loss]:
         assert isinstance(head, Generator)
-        states = head.encoder(draft.pieces, draft.coordinates, draft.rule, draft.noise)
-        states = states.flatten(0, 1).index_select(0, asked.where)
+        states = self._states(asked, draft, head)
         table = head.encoder.embeddings.table
         loss, correct = head.output.loss(states, table, asked.target, asked.weight)
         seen = draft.pieces.flatten().clone()
@@ -61,15 +65,28 @@ class Generated(Hiding):
         seen[where] = head.guess(states[asks], draft.noise, where + draft.first_place)
         return seen.view_as(draft.pieces), Loss(loss, asked.count, correct)
 
+    def draft_logits(self, asked: Asked, draft: Draft, head: nn.Module | None) -> Tensor:
+        assert isinstance(head, Generator)
+        table = head.encoder.embeddings.table
+        return head.output.logits(self._states(asked, draft, head), table)
+
+    def name_choice(self, choice: int, piece: Callable[[int], str]) -> str:
+        return piece(choice)
+
+    def _states(self, asked: Asked, draft: Draft, head: "Generator") -> Tensor:
+        states = head.encoder(draft.pieces, draft.coordinates, draft.rule, draft.noise)
+        return states.flatten(0, 1).index_select(0, asked.where)
+
 
 class Generator(nn.Module):
     """A small encoder with an output; its tables are those of the encoder that sees the guesses."""
 
     def __init__(self, choice: EncoderChoice, host: Host) -> None:
         super().__init__()
-        self.encoder = choice.build(host.vocabulary_size)
+        self.encoder = Encoder(choice, host.vocabulary_size)
         own, shared = self.encoder.embeddings, host.embeddings
         own.pieces, own.segments, own.positions = shared.pieces, shared.segments, shared.positions
+        own.languages = shared.languages
         own.join.norm = shared.join.norm
         self.output: Output = Tied().build(choice, host.vocabulary_size)
 

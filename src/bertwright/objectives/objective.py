@@ -1,14 +1,15 @@
 """An objective is a question asked of a text: who answers it, and how the answer is scored."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from pydantic import Field
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
+from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.embeddings import Embeddings
-from bertwright.encoder.encoder import EncoderChoice
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import Bidirectional, Visibility
@@ -97,38 +98,51 @@ class Reading:
         states: (B, L, D) of the encoder.
         embedding: (V, E), the table of pieces.
         output: over the vocabulary, where the model has one.
+        notes: what the encoder says of its pass beside the states, by name.
     """
 
     pieces: Tensor
     states: Tensor
     embedding: Tensor
     output: Output | None
+    notes: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
 
     def at(self, where: Tensor) -> Tensor:
         """The states (M, D) at flat places (M,)."""
         return self.states.flatten(0, 1).index_select(0, where)
 
-    def piece_loss(self, asked: Asked, shift: int = 0) -> Loss:
-        """The loss of naming pieces from the states ``shift`` places before the asked ones."""
-        return self.named(self.at(asked.where - shift), asked)
-
-    def named(self, states: Tensor, asked: Asked) -> Loss:
-        """The loss of naming pieces from the states (M, D) of the asked places."""
+    def piece_loss(self, states: Tensor, asked: Asked) -> Loss:
+        """The loss of naming what is asked for from states (M, D)."""
         assert self.output is not None, "an objective that names pieces is built with an output"
         loss, correct = self.output.loss(states, self.embedding, asked.target, asked.weight)
         return Loss(loss, asked.count, correct)
 
+    def piece_logits(self, states: Tensor) -> Tensor:
+        """The logits (M, V) that this loss is one of."""
+        assert self.output is not None, "an objective that names pieces is built with an output"
+        return self.output.logits(states, self.embedding)
+
 
 class Objective(Choice):
-    """The axis. ``weight`` scales the mean loss where several questions are asked at once."""
+    """The axis. ``weight`` scales the mean loss where several questions are asked at once.
+    Questions with a ``share`` take turns, one in a step, each in that share of the steps; those
+    without are asked in every step."""
 
     weight: Value = Constant(value=1.0)
+    share: float | None = Field(default=None, gt=0.0)
 
     names_pieces: ClassVar[bool] = False
     """Whether the answer is a piece, given by the model's output module."""
 
     shares_table: ClassVar[bool] = False
     """Whether its own module reads the table of pieces."""
+
+    guesses: ClassVar[bool] = True
+    """Whether there are right answers among others, so that who knows nothing can guess."""
+
+    hides: ClassVar[bool] = False
+    """Whether the encoder does not see the pieces that are asked for, or not where they stood: what
+    share of the text that is gets reported."""
 
     rewrites: ClassVar[bool] = False
     """Whether its own module is asked before the encoder, and changes what that sees."""
@@ -155,9 +169,38 @@ class Objective(Choice):
         """Answer before the encoder: the pieces (B, L) that it is to see, and the score."""
         raise TypeError(f"{type(self).__name__} changes nothing that the encoder sees")
 
+    def states(self, asked: Asked, reading: Reading) -> Tensor:
+        """The states (M, D) that pieces are named from, where they are named."""
+        return reading.at(asked.where)
+
     def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
-        """Answer and score."""
-        raise TypeError(f"{type(self).__name__} is an axis, not an objective")
+        """Answer and score: here, by naming pieces."""
+        return reading.piece_loss(self.states(asked, reading), asked)
+
+    def logits(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Tensor | None:
+        """Of every choice (M, C), for whoever looks at the answers; None where there is no choice.
+
+        An objective that rewrites gives them by :meth:`draft_logits`.
+        """
+        if not self.names_pieces:
+            return None
+        return reading.piece_logits(self.states(asked, reading))
+
+    def draft_logits(self, asked: Asked, draft: Draft, head: nn.Module | None) -> Tensor | None:
+        """The same of an objective that is asked before the encoder."""
+        return None
+
+    def right(self, target: Tensor, seen: Tensor) -> Tensor:
+        """The number of the right choice (M,), where these pieces (M,) are seen."""
+        return target
+
+    def name_choice(self, choice: int, piece: Callable[[int], str]) -> str:
+        """A choice in words; ``piece`` names pieces."""
+        return piece(choice) if self.names_pieces else str(choice)
+
+    def name_target(self, target: int, piece: Callable[[int], str]) -> str:
+        """What is asked for, in words, before anything is rewritten."""
+        return self.name_choice(target, piece)
 
 
 def visibility_of(objectives: Sequence[Objective]) -> Visibility:
@@ -165,5 +208,8 @@ def visibility_of(objectives: Sequence[Objective]) -> Visibility:
     rules = [rule for o in objectives if (rule := o.visibility) is not None] or [Bidirectional()]
     if any(rule != rules[0] for rule in rules):
         names = ", ".join(type(objective).__name__ for objective in objectives)
-        raise ValueError(f"{names} see the text differently: ask them in phases of their own")
+        raise ValueError(
+            f"{names} see the text differently: ask them in phases of their own, or give each a "
+            f"share of the steps"
+        )
     return rules[0]

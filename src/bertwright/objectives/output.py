@@ -1,36 +1,45 @@
 """From states to the vocabulary: the small module that names pieces."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
+from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.embeddings import Embeddings
-from bertwright.encoder.encoder import EncoderChoice
 from bertwright.encoder.feed_forward import ACTIVATIONS, Activation
 from bertwright.encoder.kernels.cross_entropy import PLAIN, Pointwise, cross_entropy
 from bertwright.encoder.kernels.lookup import table
+from bertwright.encoder.norms import Norm
 from bertwright.encoder.roles import Role
+from bertwright.errors import UserError
 
 
 class OutputChoice(Choice):
     """The axis. ``transform`` puts a dense layer, an activation and a norm before the vocabulary
-    (BERT); ``bias`` is one number per piece."""
+    (BERT), ``norm`` being that of the encoder unless it is stated; ``bias`` is one number per
+    piece; ``z_loss`` weighs the square of log Z, which is added to every loss of this output while
+    training (PaLM: 1e-4); see ``cross_entropy``."""
 
     transform: bool = True
     transform_bias: bool = True
     activation: Activation = "gelu"
+    norm: Norm | None = None
     bias: bool = True
+    z_loss: float = Field(default=0.0, ge=0.0)
 
-    @property
-    def tied(self) -> bool:
-        """Whether the tables of the embeddings name the pieces."""
-        return False
+    tied: ClassVar[bool] = False
+    """Whether the tables of the embeddings name the pieces, alone or beside others."""
 
     def width(self, encoder: EncoderChoice) -> int:
-        """The width of what meets the table of pieces."""
+        """The width at which pieces are named."""
         return encoder.table_width if self.transform else encoder.part_width
+
+    def own_width(self, encoder: EncoderChoice) -> int:
+        """How much of it is met by tables of its own."""
+        return 0 if self.tied else self.width(encoder)
 
     def operations(self, encoder: EncoderChoice, vocabulary_size: int) -> float:
         """Floating-point operations per question."""
@@ -48,9 +57,7 @@ class Tied(OutputChoice):
 
     kind: Literal["tied"] = "tied"
 
-    @property
-    def tied(self) -> bool:
-        return True
+    tied: ClassVar[bool] = True
 
     def build(self, encoder: EncoderChoice, vocabulary_size: int) -> "Output":
         return Output(self, encoder, vocabulary_size, table=None)
@@ -62,8 +69,32 @@ class Untied(OutputChoice):
     kind: Literal["untied"] = "untied"
 
     def build(self, encoder: EncoderChoice, vocabulary_size: int) -> "Output":
-        own = table(vocabulary_size, self.width(encoder))
+        own = table(vocabulary_size, self.own_width(encoder))
         return Output(self, encoder, vocabulary_size, own)
+
+
+class Extended(OutputChoice):
+    """Pieces are named at the full width of the encoder: by the narrow table that embeds them, and
+    beside it by one of their own (Sun et al. 2020)."""
+
+    kind: Literal["extended"] = "extended"
+
+    tied: ClassVar[bool] = True
+
+    def width(self, encoder: EncoderChoice) -> int:
+        return encoder.part_width
+
+    def own_width(self, encoder: EncoderChoice) -> int:
+        return encoder.part_width - encoder.table_width
+
+    def build(self, encoder: EncoderChoice, vocabulary_size: int) -> "Output":
+        own = self.own_width(encoder)
+        if own < 1:
+            raise UserError(
+                "output.kind=extended needs a table of pieces that is narrower than the encoder: "
+                "set a smaller encoder.embeddings.width, or output.kind=tied"
+            )
+        return ExtendedOutput(self, encoder, vocabulary_size, table(vocabulary_size, own))
 
 
 class Transform(nn.Module):
@@ -71,9 +102,10 @@ class Transform(nn.Module):
 
     def __init__(self, choice: OutputChoice, encoder: EncoderChoice) -> None:
         super().__init__()
+        width = choice.width(encoder)
         self.activation = choice.activation
-        self.dense = nn.Linear(encoder.part_width, encoder.table_width, choice.transform_bias)
-        self.norm = encoder.norm.build(encoder.table_width)
+        self.dense = nn.Linear(encoder.part_width, width, choice.transform_bias)
+        self.norm = (choice.norm or encoder.norm).build(width)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.norm(ACTIVATIONS[self.activation](self.dense(x)))
@@ -98,6 +130,7 @@ class Output(nn.Module):
         self.transform = Transform(choice, encoder) if choice.transform else nn.Identity()
         self.bias = nn.Parameter(torch.zeros(vocabulary_size)) if choice.bias else None
         self.table = table
+        self.z_loss = choice.z_loss
         self._pointwise = PLAIN
 
     def share(self, embeddings: Embeddings) -> None:
@@ -113,7 +146,7 @@ class Output(nn.Module):
         """The sum of losses and of right answers at states (M, D); see ``cross_entropy``."""
         hidden = self.transform(states)
         table = self._own(embedding)
-        return cross_entropy(hidden, table, self.bias, target, weight, self._pointwise)
+        return cross_entropy(hidden, table, self.bias, target, weight, self._pointwise, self.z_loss)
 
     def compile_parts(self) -> None:
         """Compile the transform and what stands between the products of the loss."""
@@ -122,3 +155,11 @@ class Output(nn.Module):
 
     def _own(self, embedding: Tensor) -> Tensor:
         return embedding if self.table is None else self.table.weight
+
+
+class ExtendedOutput(Output):
+    """The embedding (V, E) and a table (V, D - E), side by side."""
+
+    def _own(self, embedding: Tensor) -> Tensor:
+        assert self.table is not None
+        return torch.cat((embedding, self.table.weight), dim=1)

@@ -1,5 +1,6 @@
 """Replaced token detection: is this piece the one that stood here? (Clark et al. 2020)."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -45,6 +46,20 @@ class ReplacedToken(Objective):
         weight = torch.ones_like(losses) if asked.weight is None else asked.weight
         right = (logits > 0) == replaced
         return Loss((losses * weight).sum(), asked.count, (right * weight).sum())
+
+    def logits(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Tensor:
+        assert isinstance(head, ReplacedHead)
+        replaced = head(reading.at(asked.where)).float()
+        return torch.stack((torch.zeros_like(replaced), replaced), dim=-1)
+
+    def right(self, target: Tensor, seen: Tensor) -> Tensor:
+        return (seen != target).long()
+
+    def name_choice(self, choice: int, piece: Callable[[int], str]) -> str:
+        return ("original", "replaced")[choice]
+
+    def name_target(self, target: int, piece: Callable[[int], str]) -> str:
+        return f"is it {piece(target)}?"
 
 
 class ReplacedHead(nn.Module):

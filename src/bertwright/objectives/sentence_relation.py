@@ -1,5 +1,6 @@
 """What is one text to another? Next sentence, sentence order, and both at once."""
 
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import torch
@@ -28,12 +29,18 @@ class PairQuestion(Objective):
         return len(self.classes)
 
     def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
-        assert isinstance(head, PairHead)
-        logits = head(reading.at(asked.where)).float()
+        logits = self.logits(asked, reading, head)
         losses = F.cross_entropy(logits, asked.target, reduction="none")
         right = logits.argmax(-1) == asked.target
         weight = torch.ones_like(losses) if asked.weight is None else asked.weight
         return Loss((losses * weight).sum(), asked.count, (right * weight).sum())
+
+    def logits(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Tensor:
+        assert isinstance(head, PairHead)
+        return head(reading.at(asked.where)).float()
+
+    def name_choice(self, choice: int, piece: Callable[[int], str]) -> str:
+        return self.classes[choice]
 
 
 class NextSentence(PairQuestion):

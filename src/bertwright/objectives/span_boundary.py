@@ -1,12 +1,13 @@
 """Span boundary objective: what was here, by what stands around it? (Joshi et al. 2019, 3.2)."""
 
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from bertwright.encoder.encoder import EncoderChoice
+from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.feed_forward import ACTIVATIONS
 from bertwright.encoder.kernels.cross_entropy import PLAIN, cross_entropy
 from bertwright.encoder.kernels.lookup import lookup, table
@@ -41,12 +42,24 @@ class SpanBoundary(Objective):
 
     def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
         assert isinstance(head, BoundaryHead)
-        left, right = reading.at(asked.beside["left"]), reading.at(asked.beside["right"])
-        hidden = head(left, right, asked.beside["offset"])
+        hidden = self._hidden(asked, reading, head)
         loss, correct = cross_entropy(
             hidden, reading.embedding, head.bias, asked.target, asked.weight, PLAIN
         )
         return Loss(loss, asked.count, correct)
+
+    def logits(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Tensor:
+        assert isinstance(head, BoundaryHead)
+        return nn.functional.linear(
+            self._hidden(asked, reading, head), reading.embedding, head.bias
+        )
+
+    def name_choice(self, choice: int, piece: Callable[[int], str]) -> str:
+        return piece(choice)
+
+    def _hidden(self, asked: Asked, reading: Reading, head: "BoundaryHead") -> Tensor:
+        left, right = reading.at(asked.beside["left"]), reading.at(asked.beside["right"])
+        return head(left, right, asked.beside["offset"])
 
 
 class BoundaryHead(nn.Module):

@@ -71,12 +71,14 @@ class DescentUpdate:
     @torch.no_grad()
     def step(self, gradient: Tensor, rate: float, clip: Tensor) -> None:
         settings, parameters = self._settings, self._parameters
-        master, gradient = parameters.master[: len(gradient)], gradient.float() * clip
-        decayed = parameters.range(*DECAYED)
-        gradient[decayed] += settings.decay * master[decayed]
-        master.sub_(settings.change(gradient, self._kept), alpha=settings.rate * rate)
-        if parameters.precision == "bf16":
-            parameters.compute[: len(gradient)].copy_(master)
+        for group, decay in ((DECAYED, settings.decay), (("rest",), 0.0)):
+            for where, factor in parameters.trained(parameters.range(*group), settings.layer_decay):
+                master = parameters.master[where]
+                whole = gradient[where].float() * clip + decay * master
+                change = settings.change(whole, self._kept[where])
+                master.sub_(change, alpha=settings.rate * rate * factor)
+                if parameters.precision == "bf16":
+                    parameters.compute[where].copy_(master)
 
     def state(self) -> dict[str, Tensor]:
         views = self._parameters.views(self._kept)

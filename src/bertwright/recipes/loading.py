@@ -1,8 +1,8 @@
-"""From files and overrides to one resolved recipe.
+"""From files and changes to one resolved recipe.
 
 Mappings merge key by key; a mapping whose ``kind`` changes is replaced whole; ``null`` removes;
 lists are replaced. A system in a size is its file, then the size, then what the file states under
-``sizes`` for that size alone.
+``sizes`` for that size alone; what it states ``about`` the system is no part of the recipe.
 """
 
 import re
@@ -20,6 +20,7 @@ from bertwright.errors import UserError
 
 Model = TypeVar("Model", bound=BaseModel)
 Mapped = dict[str, Any]
+Change = str | Mapping[str, Any]
 
 
 def recipe_names() -> list[str]:
@@ -39,9 +40,9 @@ def systems() -> list[str]:
     return sorted(n.stem for n in names if n.stem != "sizes")
 
 
-def resolve(name: str | Path, overrides: Iterable[str], model: type[Model]) -> Model:
-    """Read a recipe by name or file, apply its size and the overrides, and check it."""
-    stated = changed(read(name), overrides)
+def resolve(name: str | Path, changes: Iterable[Change], model: type[Model]) -> Model:
+    """Read a recipe by name or file, apply its size and the changes, and check it."""
+    stated = changed(read(name), changes)
     try:
         return model.model_validate(stated)
     except ValidationError as error:
@@ -51,7 +52,8 @@ def resolve(name: str | Path, overrides: Iterable[str], model: type[Model]) -> M
 def read(name: str | Path) -> Mapped:
     """A recipe as plain data, parents and size merged in."""
     if isinstance(name, Path) or str(name).endswith((".yaml", ".yml")) or "/" in str(name):
-        return _with_parent(_from_file(Path(name)), Path(name))
+        path = Path(name)
+        return _with_parent({"name": path.stem, **read_yaml(path)}, path)
     system, _, size = name.rpartition("-")
     if name in systems():
         system, size = name, ""
@@ -78,10 +80,10 @@ def merged(parent: Mapping[str, Any], child: Mapping[str, Any]) -> Mapped:
     return result
 
 
-def changed(stated: Mapped, overrides: Iterable[str]) -> Mapped:
-    """Settings with ``key.path=value`` changes, whose values are YAML."""
-    for override in overrides:
-        stated = merged(stated, _parsed(override))
+def changed(stated: Mapped, changes: Iterable[Change]) -> Mapped:
+    """Settings with changes: ``key.path=value``, whose values are YAML, or mappings."""
+    for change in changes:
+        stated = merged(stated, _parsed(change) if isinstance(change, str) else change)
     return stated
 
 
@@ -108,10 +110,25 @@ def _parsed(override: str) -> Mapped:
     return value
 
 
+def stated_about(system: str) -> Mapped:
+    """What the file of a system states under ``about``."""
+    return _file_of(system).get("about", {})
+
+
+def parent_of(system: str) -> str | None:
+    """The system that another one extends."""
+    return _file_of(system).get("extends")
+
+
 @cache
 def _system(name: str) -> Mapped:
-    text = (resources.files("bertwright.recipes") / f"{name}.yaml").read_text(encoding="utf-8")
-    return _with_parent(yaml.load(text, Loader=_Loader), Path(f"{name}.yaml"))
+    return _with_parent(_file_of(name), Path(f"{name}.yaml"))
+
+
+@cache
+def _file_of(system: str) -> Mapped:
+    text = (resources.files("bertwright.recipes") / f"{system}.yaml").read_text(encoding="utf-8")
+    return yaml.load(text, Loader=_Loader)
 
 
 @cache
@@ -120,16 +137,20 @@ def _sizes() -> Mapped:
     return yaml.load(text, Loader=_Loader)
 
 
-def _from_file(path: Path) -> Mapped:
+def read_yaml(path: Path) -> Mapped:
+    """The mapping that a file states, in which 1e-3 is a number.
+
+    Errors: UserError for a file that is not there, or holds something else.
+    """
     try:
         stated = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
     except FileNotFoundError as error:
-        raise UserError(f"there is no recipe file {path}") from error
+        raise UserError(f"there is no file {path}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not YAML: {_first_line(error)}") from error
     if not isinstance(stated, dict):
-        raise UserError(f"{path} must hold a mapping of keys to choices")
-    return {"name": path.stem, **stated}
+        raise UserError(f"{path} must hold a mapping of keys to values")
+    return stated
 
 
 def _first_line(error: Exception) -> str:
@@ -137,11 +158,12 @@ def _first_line(error: Exception) -> str:
 
 
 def _with_parent(stated: Mapped, path: Path) -> Mapped:
-    parent = stated.pop("extends", None) if "extends" in stated else None
+    own = {key: value for key, value in stated.items() if key not in ("extends", "about")}
+    parent = stated.get("extends")
     if parent is None:
-        return stated
+        return own
     beside = path.parent / str(parent)
-    return merged(read(beside if beside.suffix and beside.is_file() else parent), stated)
+    return merged(read(beside if beside.suffix and beside.is_file() else parent), own)
 
 
 class _Loader(yaml.SafeLoader):

@@ -8,17 +8,17 @@ from pydantic import Field, field_validator, model_validator
 
 from bertwright.axes import Precision, Settings
 from bertwright.encoder.adaptive import Adaptive
-from bertwright.encoder.encoder import EncoderChoice
+from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.positions import Learned
-from bertwright.encoder.visibility import Visibility, is_by_halves, is_empty
+from bertwright.encoder.visibility import is_by_halves, is_empty, is_two_sided
 from bertwright.examples.assembly import Assembly, Pair
-from bertwright.objectives import AdaptiveSoftmax, Objective, PairQuestion
-from bertwright.objectives.objective import visibility_of
+from bertwright.objectives import AdaptiveSoftmax, Objective, PairQuestion, Ponder
 from bertwright.objectives.output import OutputChoice, Tied
+from bertwright.objectives.turns import Turn, turns_of
 from bertwright.optimisers.adam import AdamW
 from bertwright.optimisers.optimiser import Optimiser
-from bertwright.recipes.loading import merged, resolve
-from bertwright.schedules import Constant, Value, Warmup
+from bertwright.recipes.loading import Change, merged, resolve
+from bertwright.schedules import Constant, Schedule, Value, Warmup
 from bertwright.text.tokenizers import TokenizerChoice
 
 
@@ -33,15 +33,28 @@ class Phase(Settings):
 
     ``share`` is its part of the steps, or of the time. ``length`` and ``batch_tokens`` replace the
     recipe's. ``depth`` is the share of the blocks that run; where it grows, what has run is copied
-    on top of itself (Gong et al. 2019). ``objectives`` names the questions that are asked, each
-    with settings that change for this phase; None asks all of the recipe's as they are.
+    on top of itself (Gong et al. 2019). ``dropout`` multiplies every rate of dropout: 0 leaves it
+    out (Lan et al. 2020, section 4.8). ``trained`` is how many of the last levels are trained, None
+    for all: 1 for what stands behind the blocks, 2 for the last block too (Howard and Ruder 2018,
+    section 3.3). ``objectives`` names the questions that are asked, each with settings that change
+    for this phase; None asks all of the recipe's as they are.
     """
 
     share: float = Field(default=1.0, gt=0)
     length: int | None = Field(default=None, ge=8)
     batch_tokens: Value | None = None
     depth: float = Field(default=1.0, gt=0.0, le=1.0)
+    dropout: Value = Constant(value=1.0)
+    trained: int | None = Field(default=None, ge=1)
     objectives: dict[str, dict[str, Any]] | None = None
+
+    @field_validator("dropout")
+    @classmethod
+    def _is_a_share(cls, dropout: Schedule) -> Schedule:
+        lowest, highest = dropout.extremes()
+        if lowest < 0.0 or highest > 1.0:
+            raise ValueError("multiplies the rates of the recipe: it lies between 0 and 1")
+        return dropout
 
 
 class Recipe(Settings):
@@ -64,21 +77,26 @@ class Recipe(Settings):
     batch_tokens: Value = Constant(value=4096)
     micro_batch_tokens: int = Field(default=16384, ge=8)
     clip: float | None = Field(default=1.0, gt=0)
+    moving_average: Value | None = None
+    """The decay of an exponential moving average of the parameters, which evaluations and the saved
+    model use; None for none."""
     precision: Precision = "bf16"
     compile: Literal["auto", True, False] = "auto"
 
     steps: int = Field(default=10_000, ge=1)
     seed: int = Field(default=0, ge=0)
     checkpoint_every: int | None = Field(default=None, ge=1)
+    checkpoints_kept: int = Field(default=2, ge=1)
+    """The last ones; the best is kept beside them."""
     evaluate_every: int | None = Field(default=None, ge=1)
 
     @staticmethod
-    def load(name: str | Path, *overrides: str) -> "Recipe":
-        """A recipe by its name or its YAML file, with ``key.path=value`` overrides.
+    def load(name: str | Path, *changes: Change) -> "Recipe":
+        """A recipe by its name or its YAML file, with changes: ``key.path=value`` or mappings.
 
         Errors: UserError that names the key and, where one is near, what was probably meant.
         """
-        return resolve(name, overrides, Recipe)
+        return resolve(name, changes, Recipe)
 
     @field_validator("objectives", mode="before")
     @classmethod
@@ -91,6 +109,14 @@ class Recipe(Settings):
             for name, settings in asked.items()
         }
 
+    @field_validator("moving_average")
+    @classmethod
+    def _decays(cls, decay: Schedule | None) -> Schedule | None:
+        lowest, highest = (0.0, 0.0) if decay is None else decay.extremes()
+        if lowest < 0.0 or highest >= 1.0:
+            raise ValueError("a decay lies between 0 and 1, such as 0.999")
+        return decay
+
     @model_validator(mode="after")
     def _coherent(self) -> Self:
         if not self.objectives:
@@ -98,6 +124,7 @@ class Recipe(Settings):
         for number in range(len(self.phases)):
             self._check_phase(number)
         self._check_growth()
+        self._check_levels()
         self._check_order()
         self._check_tables()
         return self
@@ -122,18 +149,27 @@ class Recipe(Settings):
             raise ValueError("phases: blocks of different widths cannot be stacked")
         if depths[0] < 1.0 and self.encoder.depth.sharing != "none":
             raise ValueError("phases: blocks that share their parameters cannot be stacked")
+        if depths[0] < 1.0 and self.encoder.residual.looks_back:
+            raise ValueError("phases: blocks that look back at all before them cannot be stacked")
+
+    def _check_levels(self) -> None:
+        levels = len(self.encoder.depth.orders()) + 2
+        for number, phase in enumerate(self.phases):
+            if phase.trained is not None and phase.trained > levels:
+                raise ValueError(f"phases.{number}.trained: there are no more than {levels} levels")
+        by_level = self.optimiser.layer_decay < 1.0 or any(p.trained for p in self.phases)
+        if by_level and self.encoder.depth.sharing != "none":
+            raise ValueError(
+                "blocks that share their parameters are one level: leave out "
+                "optimiser.layer_decay and trained of phases, or set encoder.depth.sharing=none"
+            )
 
     def _check_phase(self, number: int) -> None:
         asked = self.objectives_of(number)
         if not asked:
             raise ValueError(f"phases.{number} asks no question: name one of its objectives")
-        asking = visibility_of(list(asked.values()))
-        self._check_halves(number, asking)
-        if is_empty(self.encoder.visibility & asking):
-            raise ValueError(
-                f"phases.{number}: objectives.causal.direction and encoder.visibility go opposite "
-                f"ways, so that a place sees nothing but itself"
-            )
+        for turn in self.turns_of(number):
+            self._check_turn(number, turn)
         positions, length = self.encoder.positions, self.assembly_of(number).length
         if isinstance(positions, Learned) and length > positions.size:
             raise ValueError(
@@ -141,6 +177,11 @@ class Recipe(Settings):
                 f"({positions.size})"
             )
         pairs = isinstance(self.assembly, Pair)
+        if self.encoder.depth.runs_all and any(isinstance(o, Ponder) for o in asked.values()):
+            raise ValueError(
+                f"phases.{number}: objectives.ponder needs blocks that halt: set "
+                f"encoder.depth.kind to halting, or leave it out"
+            )
         for name, objective in asked.items():
             if isinstance(objective, PairQuestion) and not pairs:
                 raise ValueError(
@@ -148,11 +189,22 @@ class Recipe(Settings):
                     f"sentence-pair, not {self.assembly.kind}"  # type: ignore[attr-defined]
                 )
 
-    def _check_halves(self, number: int, asking: Visibility) -> None:
-        """Two halves of a state are asked apart, and by nothing else."""
+    def _check_turn(self, number: int, turn: Turn) -> None:
+        """What is asked together can be answered by what the places see."""
+        seen = self.encoder.visibility & turn.visibility
+        if is_empty(seen):
+            raise ValueError(
+                f"phases.{number}: objectives.causal.direction and encoder.visibility go opposite "
+                f"ways, so that a place sees nothing but itself"
+            )
+        if self.encoder.embeddings.reads_neighbours and not is_two_sided(seen):
+            raise ValueError(
+                f"phases.{number}: encoder.embeddings makes a place of the next piece as well: "
+                f"choose another kind, or objectives that see both sides"
+            )
         by_halves = is_by_halves(self.encoder.visibility)
-        names_pieces = any(o.names_pieces for o in self.objectives_of(number).values())
-        if names_pieces and is_by_halves(asking) != by_halves:
+        naming = any(o.names_pieces or o.rewrites for o in turn.objectives.values())
+        if naming and is_by_halves(turn.visibility) != by_halves:
             raise ValueError(
                 f"phases.{number}: objectives.causal.direction both and encoder.visibility "
                 f"both-ways need each other, and no other question names pieces beside them"
@@ -161,10 +213,10 @@ class Recipe(Settings):
     def _check_tables(self) -> None:
         """What shares the table of pieces needs one."""
         tables, output = self.encoder.embeddings, self.output
-        width = output.width(self.encoder)
-        if output.tied and width != self.encoder.table_width:
+        shared = output.width(self.encoder) - output.own_width(self.encoder)
+        if output.tied and shared != self.encoder.table_width:
             raise ValueError(
-                f"output meets a table {self.encoder.table_width} wide with states {width} wide: "
+                f"output meets a table {self.encoder.table_width} wide with states {shared} wide: "
                 f"set output.transform to true, or give it tables of its own"
             )
         if tables.one_table:
@@ -201,6 +253,10 @@ class Recipe(Settings):
             )
             for name, settings in chosen.items()
         }
+
+    def turns_of(self, phase: int) -> tuple[Turn, ...]:
+        """Which of them are asked together, and how often."""
+        return turns_of(self.objectives_of(phase))
 
     def assembly_of(self, phase: int) -> Assembly:
         """The assembly of a phase, at its length."""

@@ -32,9 +32,10 @@ from bertwright.tasks.restoration import restoration_examples, split_documents
 from bertwright.text.documents import ReadCounts
 from bertwright.text.duplicates import unseen
 from bertwright.text.preparation import prepare
-from bertwright.text.readers import find_sources, read_documents
+from bertwright.text.readers import read_documents
 from bertwright.text.sample import gather_sample
 from bertwright.text.shards import Data
+from bertwright.text.sources import find_sources
 from bertwright.text.splitting import HELDOUT, assign_splits
 from bertwright.text.tokenizers import Tokenizer
 from bertwright.text.vocabularies import train_on_files
@@ -209,7 +210,7 @@ def held_out_documents(text: Path) -> list[str]:
     met = ReadCounts()
     documents = unseen(read_documents(find_sources([text], "text", None, met), met), met)
     split = assign_splits(documents, HELD_OUT_SHARE)
-    return [document for part, document in split if part == HELDOUT]
+    return [document.text for part, document in split if part == HELDOUT]
 
 
 def _task(out: Path, documents: Sequence[str], stages: _Stages) -> TaskScores:

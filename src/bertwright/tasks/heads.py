@@ -110,7 +110,8 @@ class Transformed(HeadChoice):
 
     def build(self, recipe: Recipe, num_outputs: int, rate: float) -> "Head":
         enter = Transform(recipe.output, recipe.encoder)
-        return Head(self.read, enter, recipe.encoder.table_width, num_outputs, (0.0, rate))
+        width = recipe.output.width(recipe.encoder)
+        return Head(self.read, enter, width, num_outputs, (0.0, rate))
 
     @torch.no_grad()
     def inherit(self, head: "Head", model: Model) -> None:
@@ -178,10 +179,11 @@ def default_head(recipe: Recipe, answer: Answer) -> HeadChoice:
     encoder trained on pairs has a pooler; a pre-norm encoder reads through the transform of its
     output, over the whole row, since nothing taught it to gather a text in its first place.
     """
-    transforms = recipe.encoder.norm.placement == "pre" and recipe.output.transform
+    by_halves = is_by_halves(recipe.encoder.visibility)
+    transforms = recipe.encoder.norm.first and recipe.output.transform and not by_halves
     if answer == "tags":
         return Transformed(read="words") if transforms else Plain(read="words")
-    if is_by_halves(recipe.encoder.visibility):
+    if by_halves:
         return Plain(read="mean")
     if ways(recipe.encoder.visibility) == ("forward",):
         return Plain(read="last")

@@ -1,7 +1,7 @@
-"""Which of two sentences does a masked model find more likely? (Warstadt et al. 2020).
+"""Which of two sentences does a model find more likely? (Warstadt et al. 2020).
 
-Scores are pseudo-log-likelihoods in float32. A pair whose scores do not differ by more than that
-precision allows is a tie, and a tie is not an answer: it counts as wrong and is reported.
+Scores are those of ``TextModel.score``, in float32. A pair whose scores do not differ by more than
+that precision allows is a tie, and a tie is not an answer: it counts as wrong and is reported.
 """
 
 from collections.abc import Sequence

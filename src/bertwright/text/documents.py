@@ -1,8 +1,8 @@
 """Documents: what a text is before it has pieces.
 
-A document is one string: its paragraphs, stripped and not empty, one a line. It holds no NUL, no
-carriage return and no lone surrogate. Paragraphs and documents that are too long for bounded memory
-are cut, at the end of a sentence where there is one.
+The text of a document is one string: its paragraphs, stripped and not empty, one a line. It holds
+no NUL, no carriage return and no lone surrogate. Paragraphs and documents that are too long for
+bounded memory are cut, at the end of a sentence where there is one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,6 +16,30 @@ LONGEST_DOCUMENT = 1 << 20
 """In characters: the length beyond which a paragraph or a document is cut."""
 
 
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text; the code of its language where that is known, and its translation where it has one,
+    a document in another language."""
+
+    text: str
+    language: str | None = None
+    translation: "Document | None" = None
+
+    @property
+    def sides(self) -> tuple["Document", ...]:
+        """The document, and its translation."""
+        return (self,) if self.translation is None else (self, self.translation)
+
+    @property
+    def whole_text(self) -> str:
+        """All that it says, in every language."""
+        return "\n".join(side.text for side in self.sides)
+
+    def __len__(self) -> int:
+        """In characters, the translation included."""
+        return sum(len(side.text) for side in self.sides)
+
+
 @dataclass
 class ReadCounts:
     """What was met while reading; every number ends up in the report."""
@@ -27,6 +51,7 @@ class ReadCounts:
     invalid_utf8: int = 0
     nul_bytes: int = 0
     empty_rows: int = 0
+    unpaired: int = 0
     cut_paragraphs: int = 0
     cut_documents: int = 0
     duplicates: int = 0
@@ -34,8 +59,8 @@ class ReadCounts:
     sources: list[dict[str, str | int]] = field(default_factory=list)
 
 
-def documents_at_blank_lines(lines: Iterable[str], counts: ReadCounts) -> Iterator[str]:
-    """Documents of lines among which an empty one ends a document."""
+def texts_at_blank_lines(lines: Iterable[str], counts: ReadCounts) -> Iterator[str]:
+    """Texts of documents in lines among which an empty one ends a document."""
     paragraphs: list[str] = []
     size = 0
     for line in lines:
@@ -54,13 +79,13 @@ def documents_at_blank_lines(lines: Iterable[str], counts: ReadCounts) -> Iterat
         yield "\n".join(paragraphs)
 
 
-def documents_of_row(text: str, counts: ReadCounts) -> Iterator[str]:
-    """The document in one row of a table: more than one only where it is too long."""
+def texts_of_row(text: str, counts: ReadCounts) -> Iterator[str]:
+    """The text of the document in one row of a table: more than one only where it is too long."""
     text = _cleaned(text, counts)
     lines = (line for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
     whole = (part for line in lines if line.strip() for part in cut_line(line, counts))
     found = False
-    for document in documents_at_blank_lines(whole, counts):
+    for document in texts_at_blank_lines(whole, counts):
         found = True
         yield document
     counts.empty_rows += not found
@@ -84,9 +109,10 @@ def place_to_cut(text: str) -> int:
     return last_end or (space if space > 0 else len(text))
 
 
-def fingerprint(document: str) -> int:
-    """64 bits of a document's content."""
-    return int.from_bytes(blake2b(document.encode(), digest_size=8).digest(), "little")
+def fingerprint(document: Document) -> int:
+    """64 bits of what a document says."""
+    content = "\0".join(side.text for side in document.sides)
+    return int.from_bytes(blake2b(content.encode(), digest_size=8).digest(), "little")
 
 
 def _cleaned(text: str, counts: ReadCounts) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from bertwright.text.documents import ReadCounts, fingerprint
+from bertwright.text.documents import Document, ReadCounts, fingerprint
 
 
 class FirstHolders:
@@ -55,7 +55,7 @@ class FirstHolders:
             place = (place[~settled] + 1) & int(mask)
 
 
-def unseen(documents: Iterable[str], met: ReadCounts) -> Iterator[str]:
+def unseen(documents: Iterable[Document], met: ReadCounts) -> Iterator[Document]:
     """The documents that are not exactly an earlier one; counts the others.
 
     Two different documents of n are taken for the same with probability n squared / 2^65: one in

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertwright.randomness import bits, key
-from bertwright.text.documents import ReadCounts
+from bertwright.text.documents import Document, ReadCounts
 from bertwright.text.duplicates import FirstHolders
 from bertwright.text.processes import chunked, in_order
 from bertwright.text.words import words
@@ -31,7 +31,9 @@ _RUN_KEY, _BAND_KEY = key(0, "runs"), key(0, "bands")
 Sketch = NDArray[np.uint32]
 
 
-def dissimilar(documents: Iterable[str], met: ReadCounts, num_workers: int) -> Iterator[str]:
+def dissimilar(
+    documents: Iterable[Document], met: ReadCounts, num_workers: int
+) -> Iterator[Document]:
     """The documents that are not nearly an earlier one; counts the others.
 
     Memory grows by about a kilobyte a document.
@@ -54,14 +56,14 @@ class Sketcher:
 
         self._hashes = _WordHashes()
 
-    def __call__(self, documents: list[str]) -> list[tuple[str, Sketch]]:
+    def __call__(self, documents: list[Document]) -> list[tuple[Document, Sketch]]:
         if len(self._hashes) > _MOST_WORDS:
             self._hashes.clear()
-        return [(document, self._sketch(self._runs(document))) for document in documents]
+        return [(d, self._sketch(self._runs(d.whole_text))) for d in documents]
 
-    def _runs(self, document: str) -> NDArray[np.uint32]:
-        """A hash of every run of five words; a shorter document is one run."""
-        found = words(document.lower())
+    def _runs(self, text: str) -> NDArray[np.uint32]:
+        """A hash of every run of five words; a shorter text is one run."""
+        found = words(text.lower())
         hashes = np.fromiter(map(self._hashes.__getitem__, found), np.uint64, len(found))
         hashes = np.concatenate([hashes, np.zeros(max(0, _RUN - len(hashes)), dtype=np.uint64)])
         number = len(hashes) - _RUN + 1

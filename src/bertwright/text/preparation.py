@@ -17,14 +17,15 @@ import numpy as np
 
 from bertwright.errors import UserError
 from bertwright.files import atomic_folder, require_free
-from bertwright.text.documents import ReadCounts
+from bertwright.text.documents import Document, ReadCounts
 from bertwright.text.duplicates import unseen
 from bertwright.text.near_duplicates import dissimilar
 from bertwright.text.piece_cache import Encoded, PieceCache
 from bertwright.text.processes import CHUNK_CHARACTERS, available_processors, in_order
-from bertwright.text.readers import find_sources, read_documents
-from bertwright.text.shard_writing import SplitWriter, piece_type, write_manifest
-from bertwright.text.shards import REPORT, Data, unigram_entropy
+from bertwright.text.readers import read_documents
+from bertwright.text.shard_writing import SplitWriter, Spoken, piece_type, write_manifest
+from bertwright.text.shards import REPORT, Counts, Data, LanguageCounts, unigram_entropy
+from bertwright.text.sources import find_sources
 from bertwright.text.splitting import HELDOUT, TRAIN, assign_splits
 from bertwright.text.tokenizers import Tokenizer
 
@@ -38,16 +39,21 @@ def prepare(
     near_duplicates: bool = False,
     column: str = "text",
     format: str | None = None,
+    language_column: str | None = None,
     num_workers: int | None = None,
 ) -> Data:
     """Make a data set from files, folders and patterns (``-`` is standard input).
+
+    ``en=FILE`` is text in English; ``en,de=FILE,FILE`` are two files of which line n translates
+    line n, ``en,de=TABLE`` a table with a column for each side; ``language_column`` holds the
+    languages of the texts of tables.
 
     ``heldout`` is the share of documents kept from training; ``near_duplicates`` also drops
     documents much like an earlier one; ``column`` holds the text of tables; ``format`` overrides
     what file names say. The folder appears whole or not at all.
 
-    Errors: UserError for inputs that are not there, not text or empty, for a full disk, and where
-    ``out`` already holds something.
+    Errors: UserError for inputs that are not there, not text or empty, for translations that do
+    not match, for a full disk, and where ``out`` already holds something.
     """
     started = time.monotonic()
     out = Path(out)
@@ -59,14 +65,15 @@ def prepare(
     inputs = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     num_workers = num_workers or available_processors()
     met = ReadCounts()
-    sources = find_sources(inputs, column, format, met)
+    sources = find_sources(inputs, column, format, met, language_column)
+    speaks = any(source.speaks for source in sources)
     documents = unseen(read_documents(sources, met), met)
     if near_duplicates:
         documents = dissimilar(documents, met, num_workers)
     chunks = _by_split(assign_splits(documents, heldout))
-    with atomic_folder(out) as folder, _Writing(folder, tokenizer, heldout > 0) as writing:
-        for split, encoded in in_order(_Encoder, (tokenizer,), chunks, num_workers):
-            writing.append(split, encoded)
+    with atomic_folder(out) as folder, _Writing(folder, tokenizer, heldout > 0, speaks) as writing:
+        for split, encoded, spoken in in_order(_Encoder, (tokenizer,), chunks, num_workers):
+            writing.append(split, encoded, spoken)
         if not writing.num_pieces:
             raise UserError(f"no text found in {', '.join(map(str, inputs))}")
         report = writing.finish(met.sources) | _what_was_met(met)
@@ -82,14 +89,27 @@ class _Encoder:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._cache = PieceCache(tokenizer)
 
-    def __call__(self, chunk: tuple[str, list[str]]) -> tuple[str, Encoded]:
+    def __call__(self, chunk: tuple[str, list[Document]]) -> tuple[str, Encoded, Spoken | None]:
         split, documents = chunk
-        return split, self._cache.encode(documents)
+        sides = [side for document in documents for side in document.sides]
+        encoded = self._cache.encode([side.text for side in sides])
+        spoken = None if sides[0].language is None else _spoken(documents, encoded)
+        return split, encoded, spoken
 
 
-def _by_split(documents: Iterable[tuple[str, str]]) -> Iterator[tuple[str, list[str]]]:
+def _spoken(documents: Sequence[Document], encoded: Encoded) -> Spoken:
+    """The languages of documents; of a pair of which one side has no pieces the other stays."""
+    there = encoded.document_lengths > 0
+    sides = [side for document in documents for side in document.sides]
+    translates = np.array([n > 0 for document in documents for n in range(len(document.sides))])
+    translates[1:] &= there[:-1]
+    codes = [str(side.language) for side, is_there in zip(sides, there, strict=True) if is_there]
+    return Spoken(codes, np.flatnonzero(translates[there]))
+
+
+def _by_split(documents: Iterable[tuple[str, Document]]) -> Iterator[tuple[str, list[Document]]]:
     """Documents in chunks of one split each."""
-    waiting: dict[str, list[str]] = {TRAIN: [], HELDOUT: []}
+    waiting: dict[str, list[Document]] = {TRAIN: [], HELDOUT: []}
     sizes = dict.fromkeys(waiting, 0)
     for split, document in documents:
         waiting[split].append(document)
@@ -103,11 +123,17 @@ def _by_split(documents: Iterable[tuple[str, str]]) -> Iterator[tuple[str, list[
 class _Writing:
     """The splits of a data set while they are written."""
 
-    def __init__(self, folder: Path, tokenizer: Tokenizer, with_heldout: bool) -> None:
+    def __init__(
+        self, folder: Path, tokenizer: Tokenizer, with_heldout: bool, speaks: bool
+    ) -> None:
         self._folder = folder
         self._tokenizer = tokenizer
         names = (TRAIN, HELDOUT) if with_heldout else (TRAIN,)
-        self._writers = {name: SplitWriter(folder, name, piece_type(tokenizer)) for name in names}
+        self._languages: dict[str, int] | None = {} if speaks else None
+        self._writers = {
+            name: SplitWriter(folder, name, piece_type(tokenizer), self._languages)
+            for name in names
+        }
         self._piece_counts = {name: np.zeros(tokenizer.size, dtype=np.int64) for name in names}
         self._num_bytes = 0
         self._longest = 0
@@ -117,8 +143,8 @@ class _Writing:
         """How many pieces were written so far."""
         return int(sum(counts.sum() for counts in self._piece_counts.values()))
 
-    def append(self, split: str, encoded: Encoded) -> None:
-        self._writers[split].append(encoded)
+    def append(self, split: str, encoded: Encoded, spoken: Spoken | None) -> None:
+        self._writers[split].append(encoded, spoken)
         found = np.bincount(encoded.pieces, minlength=self._tokenizer.size)
         self._piece_counts[split] += found
         self._num_bytes += encoded.num_bytes
@@ -128,7 +154,8 @@ class _Writing:
         """Write what stands beside the shards; the part of the report that is known here."""
         splits = {name: writer.finish() for name, writer in self._writers.items()}
         train = self._piece_counts[TRAIN]
-        manifest = write_manifest(self._folder, self._tokenizer, train, splits, sources)
+        languages = tuple(self._languages or ())
+        manifest = write_manifest(self._folder, self._tokenizer, train, splits, sources, languages)
         counts = [counts for counts, _ in splits.values()]
         pieces = sum(self._piece_counts.values(), np.zeros_like(train))
         specials = self._tokenizer.specials
@@ -146,6 +173,7 @@ class _Writing:
             "longest_document": self._longest,
             "unigram_entropy": unigram_entropy(train),
             "splits": {name: counts.model_dump() for name, (counts, _) in splits.items()},
+            **_of_languages(languages, counts),
         }
 
     def __enter__(self) -> Self:
@@ -154,6 +182,26 @@ class _Writing:
     def __exit__(self, *_: object) -> None:
         for writer in self._writers.values():
             writer.abandon()
+
+
+def _of_languages(languages: Sequence[str], counts: Sequence[Counts]) -> dict[str, Any]:
+    """What all splits hold in each language; nothing where they are not known."""
+    if not languages:
+        return {}
+    found = {
+        code: [split.languages.get(code, LanguageCounts()) for split in counts]
+        for code in languages
+    }
+    return {
+        "translations": sum(split.translations for split in counts),
+        "languages": {
+            code: {
+                "documents": sum(held.documents for held in splits),
+                "tokens": sum(held.pieces for held in splits),
+            }
+            for code, splits in found.items()
+        },
+    }
 
 
 def _what_was_met(met: ReadCounts) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import signal
 import sys
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sized
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -18,6 +18,7 @@ from bertwright.errors import UserError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Text = TypeVar("Text", bound=Sized)
 
 CHUNK_CHARACTERS = 1 << 18
 _AHEAD = 3
@@ -29,9 +30,9 @@ def available_processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def chunked(texts: Iterable[str], characters: int = CHUNK_CHARACTERS) -> Iterator[list[str]]:
-    """Texts in lists of about so many characters."""
-    chunk: list[str] = []
+def chunked(texts: Iterable[Text], characters: int = CHUNK_CHARACTERS) -> Iterator[list[Text]]:
+    """Texts (or documents) in lists of about so many characters."""
+    chunk: list[Text] = []
     size = 0
     for text in texts:
         chunk.append(text)

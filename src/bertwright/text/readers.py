@@ -1,110 +1,75 @@
-"""Files to documents: plain text, JSON lines, CSV, TSV and parquet, each also .gz or .zst."""
+"""Files to documents: plain text, JSON lines, CSV, TSV and parquet, each also .gz or .zst.
+
+A source may state its language, or two of them where it holds translations; or a column does.
+"""
 
 import csv
-import glob
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import zip_longest
 from typing import Any, BinaryIO
 
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
-from bertwright.text.documents import ReadCounts, documents_at_blank_lines, documents_of_row
+from bertwright.text.documents import Document, ReadCounts, texts_at_blank_lines, texts_of_row
+from bertwright.text.languages import language_code
+from bertwright.text.sources import STANDARD_INPUT, Source
 from bertwright.text.streams import bounded_lines, decode, lines, read_bytes
 
-STANDARD_INPUT = "-"
-_COMPRESSED = (".gz", ".zst")
 _LONGEST_ROW = 1 << 28
 _ROWS_AT_A_TIME = 256
 
 
-@dataclass(frozen=True)
-class Source:
-    """A file (or standard input), what format it has, and which column holds the text."""
-
-    name: str
-    format: str
-    column: str = "text"
-
-
-def find_sources(
-    inputs: Sequence[str | Path],
-    column: str = "text",
-    format: str | None = None,
-    counts: ReadCounts | None = None,
-) -> list[Source]:
-    """The files that paths, folders and patterns name; folders in the order of their names.
-
-    Errors: UserError for a name that fits nothing, and for a format that is not known.
-    """
-    if format is not None and format not in _FORMATS:
-        raise UserError(f"there is no text format {format!r}{did_you_mean(format, _FORMATS)}")
-    sources: dict[str, Source] = {}
-    for given in map(str, inputs):
-        for name in _files(given, format, counts or ReadCounts()):
-            found = format or ("txt" if name == STANDARD_INPUT else _format_of(name))
-            if found is None:
-                raise UserError(
-                    f"{name}: no known ending ({', '.join(f'.{known}' for known in _FORMATS)}, "
-                    "each also .gz or .zst): say what it is with --format"
-                )
-            sources.setdefault(name, Source(name, found, column))
-    return list(sources.values())
-
-
-def read_documents(sources: Sequence[Source], counts: ReadCounts) -> Iterator[str]:
+def read_documents(sources: Sequence[Source], counts: ReadCounts) -> Iterator[Document]:
     """The documents of all sources, one source after the other, in bounded memory."""
     for source in sources:
-        read = _FORMATS[source.format]
-        if source.name == STANDARD_INPUT:
-            yield from read(sys.stdin.buffer, source, counts)
+        if source.beside is not None:
+            yield from _read_aligned(source, source.beside, counts)
+        elif source.name == STANDARD_INPUT:
+            yield from _FORMATS[source.format](sys.stdin.buffer, source, counts)
         else:
-            try:
-                with open(source.name, "rb") as raw:
-                    yield from read(raw, source, counts)
-            except OSError as error:
-                raise UserError(f"{source.name} cannot be read: {error.strerror}") from None
+            with _opened(source.name) as raw:
+                yield from _FORMATS[source.format](raw, source, counts)
 
 
-def _files(given: str, format: str | None, counts: ReadCounts) -> list[str]:
-    path = Path(given)
-    if given == STANDARD_INPUT or path.is_file():
-        return [given]
-    if path.is_dir():
-        files = sorted(str(f) for f in path.rglob("*") if f.is_file() and not _hidden(f, path))
-        known = [file for file in files if format or _format_of(file)]
-        counts.ignored_files += len(files) - len(known)
-        if not known:
-            endings = ", ".join(f".{known}" for known in _FORMATS)
-            raise UserError(f"{given} holds no text: no file in it ends in {endings} (.gz, .zst)")
-        return known
-    matches = sorted(f for f in glob.glob(given, recursive=True) if Path(f).is_file())
-    if not matches:
-        raise UserError(f"{given}: there is no such file or folder")
-    return matches
+@contextmanager
+def _opened(name: str) -> Generator[BinaryIO]:
+    try:
+        with open(name, "rb") as raw:
+            yield raw
+    except OSError as error:
+        raise UserError(f"{name} cannot be read: {error.strerror}") from None
 
 
-def _hidden(file: Path, folder: Path) -> bool:
-    return any(part.startswith(".") for part in file.relative_to(folder).parts)
-
-
-def _format_of(name: str) -> str | None:
-    path = Path(name)
-    if path.suffix in _COMPRESSED:
-        path = path.with_suffix("")
-    ending = path.suffix.lower().removeprefix(".")
-    return ending if ending in _FORMATS else None
-
-
-def _read_txt(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[str]:
+def _read_txt(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[Document]:
     texts = decode(read_bytes(raw, source.name, counts), source.name, counts)
-    yield from documents_at_blank_lines(bounded_lines(texts, counts), counts)
+    language = source.languages[0] if source.languages else None
+    for text in texts_at_blank_lines(bounded_lines(texts, counts), counts):
+        yield Document(text, language)
 
 
-def _read_jsonl(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[str]:
+def _read_aligned(source: Source, beside: str, counts: ReadCounts) -> Iterator[Document]:
+    """Line n of one file, and line n of the other as its translation."""
+    names = (source.name, beside)
+    with _opened(source.name) as first, _opened(beside) as second:
+        sides = [
+            lines(decode(read_bytes(raw, name, counts), name, counts), name, _LONGEST_ROW)
+            for raw, name in zip((first, second), names, strict=True)
+        ]
+        for number, pair in enumerate(zip_longest(*sides)):
+            if None in pair:
+                short, long = names if pair[0] is None else names[::-1]
+                raise UserError(
+                    f"{short} ends after line {number:,} and {long} goes on: line n of one must be "
+                    f"the translation of line n of the other"
+                )
+            yield from _documents_of_row(pair, f"{source.name}, line {number + 1}", source, counts)
+
+
+def _read_jsonl(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[Document]:
     texts = decode(read_bytes(raw, source.name, counts), source.name, counts)
     for number, line in enumerate(lines(texts, source.name, _LONGEST_ROW), start=1):
         if not line.strip():
@@ -116,29 +81,26 @@ def _read_jsonl(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[s
             raise UserError(f"{where} is not JSON: {error}") from None
         if not isinstance(row, dict):
             raise UserError(f"{where} is not a JSON object: each line must be {{...}}")
-        if source.column not in row:
-            raise _missing_column(where, source.column, list(row))
-        yield from _documents_of_value(row[source.column], where, source, counts)
+        yield from _documents_of_row(_chosen(row, where, source), where, source, counts)
 
 
-def _read_separated(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[str]:
+def _read_separated(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[Document]:
     texts = decode(read_bytes(raw, source.name, counts), source.name, counts)
     ended = (f"{line}\n" for line in lines(texts, source.name, _LONGEST_ROW))
     csv.field_size_limit(_LONGEST_ROW)
     rows = csv.reader(ended, dialect=_DIALECTS[source.format])
     try:
         header = next(rows, [])
-        if header and source.column not in header:
-            raise _missing_column(source.name, source.column, header)
+        places = [_place(header, name, source) for name in source.columns] if header else []
         for row in rows:
-            place = header.index(source.column)
-            value = row[place] if place < len(row) else ""
-            yield from _documents_of_value(value, source.name, source, counts)
+            values = [row[place] if place < len(row) else "" for place in places]
+            where = f"{source.name}, line {rows.line_num}"
+            yield from _documents_of_row(values, where, source, counts)
     except csv.Error as error:
         raise UserError(f"{source.name}, line {rows.line_num}: {error}") from None
 
 
-def _read_parquet(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[str]:
+def _read_parquet(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[Document]:
     import pyarrow as arrow
     from pyarrow import parquet
 
@@ -151,35 +113,84 @@ def _read_parquet(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator
             return
         try:
             file: Any = parquet.ParquetFile(plain)
-            if source.column not in file.schema_arrow.names:
-                raise _missing_column(source.name, source.column, file.schema_arrow.names)
-            for batch in file.iter_batches(_ROWS_AT_A_TIME, columns=[source.column]):
-                for value in batch.column(0).to_pylist():
-                    yield from _documents_of_value(value, source.name, source, counts)
+            names: list[str] = file.schema_arrow.names
+            wanted = [name for name in (*source.columns, source.column) if name in names]
+            for batch in file.iter_batches(_ROWS_AT_A_TIME, columns=list(dict.fromkeys(wanted))):
+                for row in batch.to_pylist():
+                    values = _chosen(row, source.name, source, names)
+                    yield from _documents_of_row(values, source.name, source, counts)
         except (arrow.ArrowException, OSError) as error:
             first_line = str(error).partition("\n")[0]
             raise UserError(f"{source.name} is not a whole parquet file: {first_line}") from None
 
 
-def _documents_of_value(
-    value: Any, where: str, source: Source, counts: ReadCounts
-) -> Iterator[str]:
+def _chosen(
+    row: Mapping[str, Any], where: str, source: Source, names: Sequence[str] | None = None
+) -> list[Any]:
+    """What is read of a row. The sides of a pair may stand in an object of the text's column."""
+    within = row.get(source.column)
+    if len(source.languages) == 2 and isinstance(within, dict):
+        row, names = within, None
+    for column in source.columns:
+        if column not in row:
+            raise _missing_column(where, column, names or list(row), source)
+    return [row[column] for column in source.columns]
+
+
+def _documents_of_row(
+    values: Sequence[Any], where: str, source: Source, counts: ReadCounts
+) -> Iterator[Document]:
+    """The documents in what was read of a row, in the order of the source's columns."""
+    if len(source.languages) == 2:
+        yield from _pair_of_row(values, where, source, counts)
+        return
+    language = source.languages[0] if source.languages else None
+    if source.language_column is not None:
+        language = language_code(values[1], where)
+    for text in _texts_of_value(values[0], source.column, where, counts):
+        yield Document(text, language)
+
+
+def _pair_of_row(
+    values: Sequence[Any], where: str, source: Source, counts: ReadCounts
+) -> Iterator[Document]:
+    """A document and its translation; nothing where a side is empty or too long for one."""
+    first, second = (
+        list(_texts_of_value(value, column, where, counts))
+        for value, column in zip(values, source.languages, strict=True)
+    )
+    if len(first) == len(second) == 1:
+        here, there = source.languages
+        yield Document(first[0], here, Document(second[0], there))
+    else:
+        counts.unpaired += 1
+
+
+def _texts_of_value(value: Any, column: str, where: str, counts: ReadCounts) -> Iterator[str]:
     if value is None:
         value = ""
     if isinstance(value, list) and all(isinstance(part, str) for part in value):
         value = "\n".join(value)
     if not isinstance(value, str):
         raise UserError(
-            f"{where}: {source.column!r} holds {type(value).__name__}, not text: "
+            f"{where}: {column!r} holds {type(value).__name__}, not text: "
             "choose another column with --column"
         )
-    yield from documents_of_row(value, counts)
+    yield from texts_of_row(value, counts)
 
 
-def _missing_column(where: str, column: str, known: Sequence[str]) -> UserError:
-    return UserError(
-        f"{where} has no column {column!r}{did_you_mean(column, known)}; choose one with --column"
-    )
+def _place(header: Sequence[str], column: str, source: Source) -> int:
+    if column not in header:
+        raise _missing_column(source.name, column, header, source)
+    return header.index(column)
+
+
+def _missing_column(where: str, column: str, known: Sequence[str], source: Source) -> UserError:
+    option = "--column" if column == source.column else "--language-column"
+    remedy = f"choose one with {option}"
+    if column in source.languages:
+        remedy = "a table of translations has one named by the code of each language"
+    return UserError(f"{where} has no column {column!r}{did_you_mean(column, known)}; {remedy}")
 
 
 class _Tsv(csv.excel_tab):
@@ -190,7 +201,7 @@ class _Tsv(csv.excel_tab):
 
 _DIALECTS: dict[str, type[csv.Dialect]] = {"csv": csv.excel, "tsv": _Tsv}
 
-_FORMATS: dict[str, Callable[[BinaryIO, Source, ReadCounts], Iterator[str]]] = {
+_FORMATS: dict[str, Callable[[BinaryIO, Source, ReadCounts], Iterator[Document]]] = {
     "txt": _read_txt,
     "jsonl": _read_jsonl,
     "csv": _read_separated,

@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bertwright.errors import UserError
+from bertwright.text.languages import MOST_LANGUAGES
 from bertwright.text.marks import DOCUMENT_START, SENTENCE_START, WORD_START
 from bertwright.text.piece_cache import Encoded
 from bertwright.text.shards import (
@@ -18,6 +22,7 @@ from bertwright.text.shards import (
     SCHEMA_VERSION,
     Counts,
     File,
+    LanguageCounts,
     Manifest,
     TokenizerIdentity,
     shard_name,
@@ -26,20 +31,39 @@ from bertwright.text.tokenizers import FILE as TOKENIZER_FILE
 from bertwright.text.tokenizers import Tokenizer
 
 
-class SplitWriter:
-    """Appends encoded documents to the files of one split."""
+@dataclass(frozen=True)
+class Spoken:
+    """Of the documents in an :class:`Encoded` that have pieces: the code of the language of each,
+    and which of them (by number) translate the one before."""
 
-    def __init__(self, folder: Path, name: str, piece_type: str) -> None:
+    languages: Sequence[str]
+    translations: NDArray[np.int64]
+
+
+class SplitWriter:
+    """Appends encoded documents to the files of one split.
+
+    ``numbers`` collects the languages of the data set, each with its number; None where they are
+    not known.
+    """
+
+    def __init__(
+        self, folder: Path, name: str, piece_type: str, numbers: dict[str, int] | None = None
+    ) -> None:
         self._pieces = _ArrayFile(folder / shard_name(name, "pieces"), piece_type)
         self._marks = _ArrayFile(folder / shard_name(name, "marks"), "uint8")
         self._word_bytes = _ArrayFile(folder / shard_name(name, "word_bytes"), "uint16")
         self._words_before = _ArrayFile(folder / shard_name(name, "words_before"), "int64")
         self._documents = _ArrayFile(folder / shard_name(name, "documents"), "int64")
         self._sentences = _ArrayFile(folder / shard_name(name, "sentences"), "int64")
+        self._speech = None if numbers is None else _SpeechWriter(folder, name, numbers)
 
-    def append(self, encoded: Encoded) -> None:
+    def append(self, encoded: Encoded, spoken: Spoken | None = None) -> None:
         """Add documents after those that are there."""
         position = self._pieces.length
+        if self._speech is not None and spoken is not None:
+            lengths = encoded.document_lengths[encoded.document_lengths > 0]
+            self._speech.append(spoken, lengths)
         marks = encoded.marks
         words = np.cumsum(marks & WORD_START, dtype=np.int64)
         ranked = np.arange(-position % RANK_EVERY, len(marks), RANK_EVERY)
@@ -58,6 +82,8 @@ class SplitWriter:
             documents=self._documents.length,
             sentences=self._sentences.length,
             words=self._word_bytes.length,
+            translations=self._speech.translations.length if self._speech else 0,
+            languages=self._speech.counts if self._speech else {},
         )
         end = np.array([self._pieces.length])
         self._documents.append(end)
@@ -77,7 +103,42 @@ class SplitWriter:
             self._words_before,
             self._documents,
             self._sentences,
+            *(self._speech.files if self._speech else ()),
         ]
+
+
+class _SpeechWriter:
+    """The languages of the documents of one split, and which of them are translations."""
+
+    def __init__(self, folder: Path, name: str, numbers: dict[str, int]) -> None:
+        self.languages = _ArrayFile(folder / shard_name(name, "languages"), "uint16")
+        self.translations = _ArrayFile(folder / shard_name(name, "translations"), "int64")
+        self.counts: dict[str, LanguageCounts] = {}
+        self._numbers = numbers
+
+    @property
+    def files(self) -> "tuple[_ArrayFile, _ArrayFile]":
+        return self.languages, self.translations
+
+    def append(self, spoken: Spoken, lengths: NDArray[np.int64]) -> None:
+        """Add documents of these lengths in pieces."""
+        for code in spoken.languages:
+            self._numbers.setdefault(code, len(self._numbers))
+        if len(self._numbers) > MOST_LANGUAGES:
+            raise UserError(
+                f"the text has more than {MOST_LANGUAGES:,} languages: name the column that holds "
+                f"their codes with --language-column"
+            )
+        self.translations.append(self.languages.length + spoken.translations)
+        numbers = np.array([self._numbers[code] for code in spoken.languages], np.int64)
+        self.languages.append(numbers)
+        pieces, documents = np.bincount(numbers, lengths), np.bincount(numbers)
+        for code in dict.fromkeys(spoken.languages):
+            number, before = self._numbers[code], self.counts.get(code, LanguageCounts())
+            self.counts[code] = LanguageCounts(
+                pieces=before.pieces + int(pieces[number]),
+                documents=before.documents + int(documents[number]),
+            )
 
 
 class _ArrayFile:
@@ -117,6 +178,7 @@ def write_manifest(
     piece_counts: NDArray[np.int64],
     splits: dict[str, tuple[Counts, dict[str, File]]],
     sources: list[dict[str, str | int]],
+    languages: tuple[str, ...] = (),
 ) -> Manifest:
     """Write what stands beside the shards, the manifest last."""
     tokenizer.save(folder)
@@ -127,18 +189,27 @@ def write_manifest(
         files[name] = File(bytes=len(content), sha256=sha256(content).hexdigest())
     identity = TokenizerIdentity(kind=tokenizer.kind, size=tokenizer.size, hash=tokenizer.hash)
     manifest = Manifest(
-        hash=_content_hash(identity, files),
+        hash=_content_hash(identity, files, languages),
         tokenizer=identity,
         piece_type="uint16" if piece_type(tokenizer) == "uint16" else "uint32",
         splits={name: counts for name, (counts, _) in splits.items()},
         files=files,
         sources=sources,
+        languages=languages,
     )
     (folder / MANIFEST).write_text(manifest.model_dump_json(indent=1) + "\n")
     return manifest
 
 
-def _content_hash(tokenizer: TokenizerIdentity, files: dict[str, File]) -> str:
+def _content_hash(
+    tokenizer: TokenizerIdentity, files: dict[str, File], languages: tuple[str, ...]
+) -> str:
     shards = {name: file.sha256 for name, file in files.items() if name != TOKENIZER_FILE}
-    deciding = {"schema": SCHEMA_VERSION, "tokenizer": tokenizer.hash, "shards": shards}
+    deciding: dict[str, Any] = {
+        "schema": SCHEMA_VERSION,
+        "tokenizer": tokenizer.hash,
+        "shards": shards,
+    }
+    if languages:
+        deciding["languages"] = languages
     return sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()

@@ -9,17 +9,24 @@ each split, one file (*shard*) for each array:
 - ``documents``, ``sentences``: int64, the positions where they start, and the end of the last;
 - ``word_bytes``: uint16, the UTF-8 bytes of each word, in the order of the words' starts;
 - ``words_before``: int64, how many words start before each position that is a multiple of 1,024.
+
+Where the languages of the documents are known there are also
+
+- ``languages``: uint16, one a document: which of the manifest's ``languages`` it is in;
+- ``translations``: int64, the documents that translate the document before them, in order.
 """
 
 import json
+from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from bertwright.axes import Settings
 from bertwright.errors import UserError
@@ -42,6 +49,13 @@ class File(Settings):
     sha256: str
 
 
+class LanguageCounts(Settings):
+    """What a split holds in one language."""
+
+    pieces: int = 0
+    documents: int = 0
+
+
 class Counts(Settings):
     """What a split holds."""
 
@@ -49,6 +63,8 @@ class Counts(Settings):
     documents: int = 0
     sentences: int = 0
     words: int = 0
+    translations: int = 0
+    languages: dict[str, LanguageCounts] = Field(default_factory=dict[str, LanguageCounts])
 
 
 class TokenizerIdentity(Settings):
@@ -62,7 +78,8 @@ class TokenizerIdentity(Settings):
 class Manifest(Settings):
     """What a data folder holds, and what it was made from.
 
-    ``hash`` names the content: it is the same for the same documents and tokenizer.
+    ``hash`` names the content: it is the same for the same documents and tokenizer. ``languages``
+    are the codes of those that the documents are in, empty where nobody said.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -72,6 +89,7 @@ class Manifest(Settings):
     splits: dict[str, Counts]
     files: dict[str, File]
     sources: list[dict[str, str | int]]
+    languages: tuple[str, ...] = ()
 
 
 class Split:
@@ -96,6 +114,34 @@ class Split:
             folder / shard_name(name, "sentences"), "int64"
         )
         """(num_sentences + 1,) positions in pieces; the last is ``num_pieces``."""
+        self.language_names = manifest.languages
+        self.languages: NDArray[np.integer[Any]] | None = None
+        """(num_documents,) which of ``language_names`` each is in; None where nobody said."""
+        self.translations: NDArray[np.int64] = np.empty(0, np.int64)
+        """The documents that translate the document before them."""
+        if manifest.languages:
+            self.languages = _mapped(folder / shard_name(name, "languages"), "uint16")
+            self.translations = _mapped(folder / shard_name(name, "translations"), "int64")
+
+    def numbered(self, names: Sequence[str]) -> Self:
+        """The same documents, their languages numbered as in ``names``.
+
+        Errors: UserError where the languages are not known, or one of them is not among the names.
+        """
+        if self.languages is None:
+            raise UserError(
+                "the data do not say which language a text is in: prepare them with en=FILE or "
+                "--language-column"
+            )
+        if unknown := [name for name in self.language_names if name not in names]:
+            raise UserError(
+                f"the data hold text in {unknown[0]!r}, and the encoder knows {', '.join(names)}: "
+                f"state encoder.embeddings.languages=[{', '.join(self.language_names)}]"
+            )
+        numbers = np.array([names.index(name) for name in self.language_names], np.uint16)
+        same = copy(self)
+        same.languages, same.language_names = numbers[self.languages], tuple(names)
+        return same
 
     def pieces(self, start: int, stop: int) -> NDArray[np.int32]:
         """The pieces of [start, stop)."""

@@ -1,9 +1,10 @@
 """Which documents are held out: decided by their content, so their order does not matter."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from bertwright.errors import UserError
-from bertwright.text.documents import fingerprint
+from bertwright.text.documents import Document, fingerprint
 from bertwright.text.sentences import sentence_ends
 
 TRAIN, HELDOUT = "train", "heldout"
@@ -12,7 +13,7 @@ _LOOKED_AT_DOCUMENTS = 1 << 10
 _LOOKED_AT_CHARACTERS = 1 << 23
 
 
-def assign_splits(documents: Iterable[str], share: float) -> Iterator[tuple[str, str]]:
+def assign_splits(documents: Iterable[Document], share: float) -> Iterator[tuple[str, Document]]:
     """(split, document) for every document; both splits get at least one.
 
     A document is held out when its fingerprint, as a number in [0, 1), is below the share. Where
@@ -20,7 +21,7 @@ def assign_splits(documents: Iterable[str], share: float) -> Iterator[tuple[str,
     the one with the lowest fingerprint is held out, or the one with the highest is kept. A text of
     a single document is cut in two at the end of a sentence.
 
-    Errors: UserError for a text of a single sentence.
+    Errors: UserError for a text of a single sentence, or a single pair of translations.
     """
     stream = iter(documents)
     first = _first_few(stream)
@@ -40,8 +41,8 @@ def assign_splits(documents: Iterable[str], share: float) -> Iterator[tuple[str,
         yield (HELDOUT if fingerprint(document) / 2.0**64 < share else TRAIN), document
 
 
-def _first_few(stream: Iterator[str]) -> list[str]:
-    first: list[str] = []
+def _first_few(stream: Iterator[Document]) -> list[Document]:
+    first: list[Document] = []
     size = 0
     for document in stream:
         first.append(document)
@@ -51,12 +52,12 @@ def _first_few(stream: Iterator[str]) -> list[str]:
     return first
 
 
-def _cut_in_two(document: str, share: float) -> tuple[str, str]:
-    wanted = (1.0 - share) * len(document)
-    ends = list(sentence_ends(document))
+def _cut_in_two(document: Document, share: float) -> tuple[Document, Document]:
+    text, wanted = document.text, (1.0 - share) * len(document.text)
+    ends = [] if document.translation else list(sentence_ends(text))
     if not ends:
         raise UserError(
             "the text is a single sentence, so none can be held out: add text, or say --heldout 0"
         )
     end = min(ends, key=lambda place: abs(place - wanted))
-    return document[:end], document[end:].strip()
+    return replace(document, text=text[:end]), replace(document, text=text[end:].strip())

@@ -156,6 +156,16 @@ class Tokenizer:
         marks, _ = mark_pieces(text, encoding.offsets)
         return encoding.ids, [piece for piece, mark in enumerate(marks) if mark & WORD_START]
 
+    def encode_part(self, text: str, start: int, stop: int) -> tuple[list[int], slice]:
+        """The pieces of a text, and which of them reach into its characters [start, stop)."""
+        encoding = self.backend.encode(text, add_special_tokens=False)
+        inside = [
+            piece
+            for piece, (begin, end) in enumerate(encoding.offsets)
+            if begin < stop and end > start
+        ]
+        return encoding.ids, slice(inside[0], inside[-1] + 1) if inside else slice(0, 0)
+
     def words(self, tokens: list[str]) -> tuple[list[int], list[int]]:
         """The pieces of a text that comes as words, and the first piece of each word.
 

@@ -17,11 +17,13 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from bertwright.axes import explain
 from bertwright.errors import UserError
 from bertwright.files import atomic_folder, require_free
-from bertwright.text.documents import ReadCounts
+from bertwright.text.documents import Document, ReadCounts
 from bertwright.text.duplicates import unseen
 from bertwright.text.keys import key_pattern
+from bertwright.text.languages import upsampling
 from bertwright.text.processes import available_processors, chunked, in_order
-from bertwright.text.readers import find_sources, read_documents
+from bertwright.text.readers import read_documents
+from bertwright.text.sources import find_sources
 from bertwright.text.tokenizers import (
     ByteBpeChoice,
     Tokenizer,
@@ -53,9 +55,15 @@ def train_tokenizer(
 
     Errors: UserError where the texts hold no word.
     """
+    return _trained(map(Document, texts), choice, num_workers, alpha=1.0)
+
+
+def _trained(
+    documents: Iterable[Document], choice: TokenizerChoice, num_workers: int, alpha: float
+) -> Tokenizer:
     untrained, train = _KINDS[type(choice)]
     backend = untrained(choice)
-    words = _count_words(texts, backend, num_workers)
+    words = _count_words(documents, backend, num_workers, alpha)
     if not words:
         raise UserError("the text holds no word to learn a vocabulary from")
     train(backend, words, choice.size)
@@ -69,12 +77,20 @@ def train_on_files(
     *,
     column: str = "text",
     format: str | None = None,
+    language_column: str | None = None,
+    alpha: float = 1.0,
     num_workers: int | None = None,
 ) -> Tokenizer:
     """Learn a vocabulary from files, folders and patterns, and write it into a new folder.
 
-    Each document counts once. Errors: those of reading, and of a choice that cannot be.
+    Each document counts once. Where inputs state their languages, as for ``prepare``, the share of
+    each in the text is raised to ``alpha``: 1 takes the text as it is, less lets small languages
+    count for more.
+
+    Errors: those of reading, and of a choice that cannot be.
     """
+    if not 0.0 <= alpha <= 1.0:
+        raise UserError(f"alpha must be at least 0 and at most 1, not {alpha}")
     try:
         chosen = TokenizerChoice.choose(choice)
     except ValidationError as error:
@@ -83,28 +99,40 @@ def train_on_files(
         raise UserError(f"the tokenizer {error}") from None
     require_free(Path(out))
     met = ReadCounts()
-    documents = read_documents(find_sources(inputs, column, format, met), met)
-    workers = num_workers or available_processors()
-    tokenizer = train_tokenizer(unseen(documents, met), chosen, workers)
+    sources = find_sources(inputs, column, format, met, language_column)
+    if alpha != 1.0 and not all(source.speaks for source in sources):
+        raise UserError(
+            "alpha weighs languages: state that of every text, as en=FILE or with --language-column"
+        )
+    documents = unseen(read_documents(sources, met), met)
+    sides = (side for document in documents for side in document.sides)
+    tokenizer = _trained(sides, chosen, num_workers or available_processors(), alpha)
     with atomic_folder(Path(out)) as folder:
         tokenizer.save(folder)
     return tokenizer
 
 
 def _count_words(
-    texts: Iterable[str], backend: library.Tokenizer, num_workers: int
+    documents: Iterable[Document], backend: library.Tokenizer, num_workers: int, alpha: float
 ) -> Counter[str]:
-    """Every word as the trainer is to see it, with its count."""
-    keys: Counter[str] = Counter()
-    for counted in in_order(_KeyCounter, (backend.to_str(),), chunked(texts), num_workers):
-        keys.update(counted)
-        if len(keys) > MOST_DISTINCT_WORDS:
-            keys = Counter({key: count for key, count in keys.items() if count > 1})
+    """Every word as the trainer is to see it, with its count; a language counts by its smoothed
+    share of the characters."""
+    keys: dict[str | None, Counter[str]] = {}
+    sizes: dict[str | None, int] = {}
+    for counted in in_order(_KeyCounter, (backend.to_str(),), chunked(documents), num_workers):
+        for language, (size, found) in counted.items():
+            own = keys.setdefault(language, Counter())
+            own.update(found)
+            sizes[language] = sizes.get(language, 0) + size
+            if len(own) > MOST_DISTINCT_WORDS // len(keys):
+                keys[language] = Counter({key: n for key, n in own.items() if n > 1})
+    factors = upsampling(sizes, alpha)
     words: Counter[str] = Counter()
-    for key, count in keys.items():
-        normal = backend.normalizer.normalize_str(key) if backend.normalizer else key
-        for word, _ in backend.pre_tokenizer.pre_tokenize_str(normal):
-            words[word] += count
+    for language, own in keys.items():
+        for key, count in own.items():
+            normal = backend.normalizer.normalize_str(key) if backend.normalizer else key
+            for word, _ in backend.pre_tokenizer.pre_tokenize_str(normal):
+                words[word] += round(factors[language] * count)
     return words
 
 
@@ -117,11 +145,14 @@ class _KeyCounter:
             raise ValueError("a tokenizer that is trained here must be one that may be cut")
         self._find = pattern.findall
 
-    def __call__(self, texts: list[str]) -> Counter[str]:
-        counts: Counter[str] = Counter()
-        for text in texts:
-            counts.update(self._find(text))
-        return counts
+    def __call__(self, documents: list[Document]) -> dict[str | None, tuple[int, Counter[str]]]:
+        """By language, the number of characters and the strings."""
+        counts: dict[str | None, Counter[str]] = {}
+        sizes: Counter[str | None] = Counter()
+        for document in documents:
+            counts.setdefault(document.language, Counter()).update(self._find(document.text))
+            sizes[document.language] += len(document.text)
+        return {language: (sizes[language], counts[language]) for language in counts}
 
 
 def _wordpiece(choice: TokenizerChoice) -> library.Tokenizer:

@@ -41,8 +41,9 @@ class HiddenWords:
 
 @dataclass(frozen=True)
 class _Window:
-    """A stretch of a document, and where in it the hidden pieces lie."""
+    """A stretch of a document in a language, and where in it the hidden pieces lie."""
 
+    language: int | None
     pieces: NDArray[np.int32]
     hidden: NDArray[np.int64]
     num_bytes: int
@@ -83,6 +84,7 @@ def _windows(split: Split, room: int, most_bytes: int) -> Iterator[_Window]:
             inside = hidden & (first >= begin) & (last <= end)
             places = [np.arange(first[w], last[w]) - begin for w in np.flatnonzero(inside)]
             yield _Window(
+                None if split.languages is None else int(split.languages[document]),
                 split.pieces(start + begin, start + end),
                 np.concatenate([np.empty(0, np.int64), *places]),
                 int(sizes[inside].sum()),
@@ -122,7 +124,10 @@ def _batch(windows: list[_Window], specials: Specials, name: str, length: int) -
     question = Question(
         asked, np.concatenate(target).astype(np.int64), np.ones(len(asked), np.float32)
     )
-    batch = Batch(
-        pieces, Coordinates(document=document), {name: question}, int((document >= 0).sum())
-    )
+    language = None
+    if windows[0].language is not None:
+        spoken = np.array([window.language for window in windows], np.int32)
+        language = np.broadcast_to(spoken[:, None], pieces.shape).copy()
+    coordinates = Coordinates(document=document, language=language)
+    batch = Batch(pieces, coordinates, {name: question}, int((document >= 0).sum()))
     return HiddenWords(batch, sum(w.num_bytes for w in windows), sum(w.num_words for w in windows))

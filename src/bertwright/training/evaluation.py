@@ -8,28 +8,32 @@ split and V the size of the vocabulary; and the accuracy of always naming the mo
 """
 
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.memory import Memory
+from bertwright.examples.assembly import MixedRows
 from bertwright.examples.batches import Batch, make_batch
 from bertwright.examples.corruption import Replace
 from bertwright.examples.selection import Tokens
 from bertwright.model.model import Model, TensorBatch
 from bertwright.objectives.masked import Masked
 from bertwright.objectives.objective import Loss, Objective
+from bertwright.objectives.turns import turns_of
 from bertwright.randomness import Permutation, key
 from bertwright.recipes import Recipe
 from bertwright.schedules import Constant
 from bertwright.text.shards import Data
 from bertwright.training.bits_per_byte import hidden_words
-from bertwright.training.recipe_batches import asker, in_stretches
+from bertwright.training.recipe_batches import asker, in_stretches, split_of
+from bertwright.training.retrieval import retrieval
 from bertwright.training.stream_memory import StreamMemory
 
 SEED = 0
@@ -66,16 +70,23 @@ class Answering(Protocol):
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The questions of one phase on held-out text."""
+    """The questions of one phase on held-out text; ``labels`` says of what each batch is, where
+    that is told apart: of a language, say."""
 
     objectives: Mapping[str, Objective]
     batches: tuple[Batch, ...]
+    labels: tuple[str, ...]
     unigram_entropy: float | None
     most_frequent_accuracy: float | None
 
     def figures(self, model: Answering, device: torch.device) -> dict[str, float]:
-        """Loss and accuracy of each question; perplexity and what stands beside the masked one."""
-        found = measure(model, self.objectives, self.batches, device)
+        """Loss and accuracy of each question; perplexity and what stands beside the masked one;
+        the loss of each label."""
+        by_label = {
+            label: measure(model, self.objectives, self._labelled(label), device)
+            for label in dict.fromkeys(self.labels)
+        }
+        found = {name: _summed(by_label.values(), name) for name in self.objectives}
         figures: dict[str, float] = {}
         for name, objective in self.objectives.items():
             nats, right, count = found[name]
@@ -83,46 +94,105 @@ class HeldOut:
             if isinstance(objective, Masked):
                 figures["perplexity"] = math.exp(min(nats / count, 700.0))
             figures[f"{figure_name(name)}_accuracy"] = right / count
+            for label, measured in by_label.items():
+                if label:
+                    nats, _, count = measured[name]
+                    figures[f"{figure_name(name)}_loss_{figure_name(label)}"] = nats / count
         if self.unigram_entropy is not None and self.most_frequent_accuracy is not None:
             figures["unigram_entropy"] = self.unigram_entropy
             figures["most_frequent_accuracy"] = self.most_frequent_accuracy
         return figures
 
+    def _labelled(self, label: str) -> list[Batch]:
+        return [b for b, own in zip(self.batches, self.labels, strict=True) if own == label]
+
+
+def _summed(
+    measured: Iterable[Mapping[str, tuple[float, float, float]]], name: str
+) -> tuple[float, float, float]:
+    sums = np.sum([each[name] for each in measured], axis=0)
+    return float(sums[0]), float(sums[1]), float(sums[2])
+
 
 def held_out(recipe: Recipe, phase: int, data: Data, num_tokens: int) -> HeldOut:
-    """The questions of a phase on at least one row and about ``num_tokens`` places.
+    """The questions of a phase on at least one row (of every language, where they are read apart)
+    and about ``num_tokens`` places.
 
     Errors: UserError where the held-out split has too little text for one row.
     """
     objectives = {name: _fixed(o) for name, o in recipe.objectives_of(phase).items()}
+    labels: tuple[str, ...] = ()
     assembly = recipe.assembly_of(phase)
-    source = assembly.plan(data.split("heldout"), data.tokenizer.specials, SEED)
+    split = split_of(recipe, data, "heldout")
+    source = assembly.plan(split, data.tokenizer.specials, SEED)
     num_rows = min(source.num_rows, max(1, num_tokens // assembly.length))
     at_once = min(num_rows, max(1, TOKENS_AT_ONCE // assembly.length))
     if assembly.in_order:
         step = np.arange(num_rows // at_once)[:, None]
         parts = list(step + in_stretches(source.num_rows, at_once) * np.arange(at_once))
+    elif isinstance(source, MixedRows):
+        parts, labels = _of_each(source, num_rows, at_once)
     else:
-        rows = Permutation(source.num_rows, key(SEED, "held-out"))(np.arange(num_rows))
-        parts = np.split(rows, range(at_once, num_rows, at_once))
-    ask = {name: asker(o, SEED, data, progress=1.0) for name, o in objectives.items()}
-    batches = tuple(
-        make_batch(source, part, np.zeros_like(part), ask, 0, assembly.in_order and number > 0)
-        for number, part in enumerate(parts)
-    )
+        parts = _some_rows(source.num_rows, num_rows, at_once)
+    labels = labels or ("",) * len(parts)
+    batches: list[Batch] = []
+    turns = turns_of(objectives)
+    for turn in turns:
+        ask = {name: asker(o, SEED, data, 1.0) for name, o in turn.objectives.items()}
+        batches += (
+            make_batch(source, part, np.zeros_like(part), ask, 0, assembly.in_order and number > 0)
+            for number, part in enumerate(parts)
+        )
+    labels *= len(turns)
     masked = masked_name(objectives)
     if masked is None:
-        return HeldOut(objectives, batches, None, None)
-    return HeldOut(objectives, batches, *_without_reading(batches, masked, data))
+        return HeldOut(objectives, tuple(batches), labels, None, None)
+    return HeldOut(objectives, tuple(batches), labels, *_without_reading(batches, masked, data))
 
 
-def evaluate(model: Model, data: Data, device: torch.device | None = None) -> dict[str, float]:
+def _some_rows(of: int, num_rows: int, at_once: int) -> list[NDArray[np.int64]]:
+    """Some of the rows of a source, in batches; the same ones in every run."""
+    rows = Permutation(of, key(SEED, "held-out"))(np.arange(num_rows))
+    return np.split(rows, range(at_once, num_rows, at_once))
+
+
+def _of_each(
+    source: MixedRows, num_rows: int, at_once: int
+) -> tuple[list[NDArray[np.int64]], tuple[str, ...]]:
+    """Some of the rows of every source, by their number, in batches of one label each."""
+    parts: list[NDArray[np.int64]] = []
+    labels: list[str] = []
+    for first, label, own in zip(source.bounds[:-1], source.labels, source.sources, strict=True):
+        wanted = max(1, round(num_rows * own.num_rows / source.num_rows))
+        found = _some_rows(own.num_rows, min(wanted, own.num_rows), at_once)
+        parts += [first + rows for rows in found]
+        labels += [label] * len(found)
+    return parts, tuple(labels)
+
+
+def evaluate(
+    model: Model,
+    data: Data,
+    device: torch.device | None = None,
+    recipe: Recipe | None = None,
+) -> dict[str, float]:
     """Everything that is measured of a trained model: its last phase's questions on held-out text,
-    and bits per byte where it can name hidden pieces."""
+    bits per byte where it can name hidden pieces, retrieval where there are translations.
+
+    ``recipe`` asks as another one does.
+    """
     device = device or model.embedding.device
-    recipe, last = model.recipe, len(model.recipe.phases) - 1
+    recipe = recipe or model.recipe
+    last = len(recipe.phases) - 1
     figures = held_out(recipe, last, data, TOKENS_AT_END).figures(model, device)
-    return {**figures, **bits_per_byte(model, data, device)}
+    return {**figures, **bits_per_byte(model, data, device), **translations_found(model, data)}
+
+
+def translations_found(model: Model, data: Data) -> dict[str, float]:
+    """How often held-out texts find their translations; see ``retrieval``."""
+    with eagerly():
+        split = split_of(model.recipe, data, "heldout")
+        return retrieval(model, split, data.tokenizer.specials)
 
 
 def bits_per_byte(
@@ -135,7 +205,7 @@ def bits_per_byte(
     if name is None:
         return {}
     length = recipe.assembly_of(last).length
-    split, specials = data.split("heldout"), data.tokenizer.specials
+    split, specials = split_of(recipe, data, "heldout"), data.tokenizer.specials
     nats, num_bytes, num_words = 0.0, 0, 0
     for hidden in hidden_words(split, specials, name, length, word_bytes):
         found = measure(model, {name: objectives[name]}, [hidden.batch], device)
@@ -159,7 +229,7 @@ def masked_name(objectives: Mapping[str, Objective]) -> str | None:
 def measure(
     model: Answering,
     objectives: Mapping[str, Objective],
-    batches: tuple[Batch, ...] | list[Batch],
+    batches: Sequence[Batch],
     device: torch.device,
 ) -> dict[str, tuple[float, float, float]]:
     """Of every question: the sum of the losses, how many were right, and how many there were."""
@@ -190,9 +260,9 @@ def _fixed(objective: Objective) -> Objective:
     return objective.model_copy(update={"selection": selection, "corruption": Replace()})
 
 
-def _without_reading(batches: tuple[Batch, ...], name: str, data: Data) -> tuple[float, float]:
+def _without_reading(batches: Sequence[Batch], name: str, data: Data) -> tuple[float, float]:
     counts = data.piece_counts
-    questions = [batch.questions[name] for batch in batches]
+    questions = [batch.questions[name] for batch in batches if name in batch.questions]
     target = np.concatenate([q.target[q.weight > 0] for q in questions])
     entropy = -np.log((counts[target] + 1) / (counts.sum() + len(counts))).mean()
     return float(entropy), float((target == counts.argmax()).mean())

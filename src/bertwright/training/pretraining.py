@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,13 +29,13 @@ from bertwright.training.clock import BudgetClock, Clock, Place, When, every, se
 from bertwright.training.compilation import operations_per_token, remember, repays
 from bertwright.training.distributed import Processes, processes
 from bertwright.training.first_model import first_model
-from bertwright.training.growth import Growth
-from bertwright.training.loop import Job, Outcome, train
+from bertwright.training.loop import Evaluation, Job, Outcome, train
 from bertwright.training.metrics_file import MetricsFile
-from bertwright.training.procedure import Procedure
+from bertwright.training.moving_average import MovingAverage
 from bertwright.training.progress import ProgressLine
 from bertwright.training.recipe_batches import RecipeBatches
 from bertwright.training.recipe_losses import RecipeLosses
+from bertwright.training.recipe_procedures import recipe_procedures
 from bertwright.training.reporting import Reporter, Reporters, Speed
 from bertwright.training.run_folder import RunFolder, choose_recipe, fitted
 from bertwright.training.stream_memory import StreamMemory
@@ -69,6 +70,7 @@ def pretrain(
     resume: bool = False,
     start_from: str | Path | None = None,
     tensorboard: bool = False,
+    quiet: bool = False,
     seconds_spent: float = 0.0,
 ) -> Pretrained:
     """Train the encoder of a recipe on a data set, and write its model folder.
@@ -82,6 +84,7 @@ def pretrain(
         budget: seconds, or a text such as ``20m``, in the place of the recipe's steps.
         resume: continue the run in ``out``, bit for bit; from the beginning if there is none.
         start_from: a model folder whose weights are the first.
+        quiet: without a line of progress.
         seconds_spent: of the budget, before this call.
 
     Errors: UserError for what does not fit together; Interrupted after a signal.
@@ -107,7 +110,7 @@ def pretrain(
         if mine.first and not continued:
             folder.start(chosen, source)
         run = _Pretraining(model, batches, opened, folder, mine, seconds, started)
-        return run.to_the_end(tensorboard)
+        return run.to_the_end(tensorboard, quiet)
 
 
 class _Pretraining:
@@ -126,6 +129,7 @@ class _Pretraining:
         self.recipe = recipe = model.recipe
         self.batches, self.data, self.folder, self.mine = batches, data, folder, mine
         self.device = mine.device
+        folder.checkpoints.keep = recipe.checkpoints_kept
         if recipe.encoder.memory and mine.world > 1:
             raise UserError(
                 "encoder.memory is carried by one process: run without torchrun, or set it to 0"
@@ -146,36 +150,37 @@ class _Pretraining:
         self.parameters = MasterParameters(
             self.model, roles(self.model), recipe.precision, self.device
         )
+        decay = recipe.moving_average
+        self.average = None if decay is None else MovingAverage(self.parameters, decay)
         if self.compiled:
             self.model.compile_parts()
         self.watch = HeldOutWatch(recipe, data, self.model, self.clock, self._say)
 
-    def to_the_end(self, tensorboard: bool) -> Pretrained:
+    def to_the_end(self, tensorboard: bool, quiet: bool) -> Pretrained:
         """Train, evaluate, write the model folder."""
         newest, damaged = self.folder.checkpoints.newest()
         for path in damaged:
             self._say(f"{path} is damaged and passed over")
         if newest is not None:
             self._say(f"continuing after step {newest.step:,}")
-        outcome = train(self._job(newest.step if newest else 0, tensorboard), newest)
+        outcome = train(
+            self._job(self._reporter(newest.step if newest else 0, tensorboard, quiet)), newest
+        )
         if self.compiled:
             remember(self.recipe, self.vocabulary_size)
         if not self.mine.first:
             return Pretrained(self.folder.path, outcome.steps, outcome.tokens, outcome.seconds, {})
         return self._write(outcome)
 
-    def _job(self, first_step: int, tensorboard: bool) -> Job[Batch]:
+    def _job(self, reporter: Reporter) -> Job[Batch]:
         recipe = self.recipe
         update = recipe.optimiser.build(self.parameters, self.compiled)
-        procedures: list[Procedure] = []
-        if recipe.phases[0].depth < 1.0:
-            procedures.append(Growth(self.model, self.parameters, update))
         memory = StreamMemory(recipe.encoder.memory)
-        procedures.append(memory)
+        procedures = recipe_procedures(self.model, self.parameters, update, self.average)
         return Job(
             parameters=self.parameters,
             update=update,
-            procedures=procedures,
+            procedures=[*procedures, memory],
             batch=self.batches,
             losses=RecipeLosses(recipe, self.model, memory=memory),
             clock=self.clock,
@@ -183,15 +188,19 @@ class _Pretraining:
             weights=self.batches.weights,
             clip=Clipping(recipe.clip, self.compiled),
             processes=self.mine,
-            evaluate=self.watch,
+            evaluate=self._evaluate,
             evaluate_when=every(recipe.evaluate_every) if recipe.evaluate_every else self.watch.due,
             checkpoints=self.folder.checkpoints,
             checkpoint_when=self._checkpoint_when(),
-            reporter=self._reporter(first_step, tensorboard),
+            reporter=reporter,
             folder=self.folder.path,
         )
 
-    def _reporter(self, first_step: int, tensorboard: bool) -> Reporter:
+    def _evaluate(self, place: Place) -> Evaluation:
+        with nullcontext() if self.average is None else self.average.lent():
+            return self.watch(place)
+
+    def _reporter(self, first_step: int, tensorboard: bool, quiet: bool) -> Reporter:
         if not self.mine.first:
             return Reporter()
         operations = operations_per_token(self.recipe, self.vocabulary_size)
@@ -199,8 +208,9 @@ class _Pretraining:
         reporters: list[Reporter] = [
             speed,
             MetricsFile(self.folder.metrics, self.clock, speed, first_step),
-            ProgressLine(self.clock, speed),
         ]
+        if not quiet:
+            reporters.append(ProgressLine(self.clock, speed))
         if tensorboard:
             reporters.append(TensorBoard(self.folder.path / "tensorboard"))
         return Reporters(*reporters)
@@ -247,6 +257,8 @@ class _Pretraining:
             print(message, file=sys.stderr, flush=True)
 
     def _write(self, outcome: Outcome) -> Pretrained:
+        if self.average is not None:
+            self.average.take_over()
         figures = self.watch.at_the_end()
         self.parameters.release()
         draw_losses(self.folder.metrics, self.folder.picture, figures.get("unigram_entropy"))

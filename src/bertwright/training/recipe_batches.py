@@ -13,22 +13,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertwright.errors import UserError
-from bertwright.examples.assembly import RowSource
+from bertwright.examples.assembly import MixedRows, RowSource
 from bertwright.examples.batches import Ask, Batch, make_batch
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.questions import Question
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.objectives.hiding import Hiding
 from bertwright.objectives.objective import Asking, Objective
+from bertwright.objectives.turns import turn_at
 from bertwright.randomness import Draw, Permutation, key
 from bertwright.recipes import Recipe
-from bertwright.text.shards import Data
+from bertwright.text.shards import Data, Split
 from bertwright.training.batch_source import StepBatch
 from bertwright.training.clock import Place
 from bertwright.training.distributed import ALONE, Processes
 
 BATCH_STAGES = 8
-"""A batch that grows does so in so many stages: each number of rows is compiled anew."""
+"""A batch that grows has so many sizes on the way: each number of rows is compiled anew."""
 
 
 class RecipeBatches:
@@ -43,6 +44,7 @@ class RecipeBatches:
         self._processes = processes
         phases = range(len(recipe.phases))
         self._objectives = [recipe.objectives_of(phase) for phase in phases]
+        self._turns = [recipe.turns_of(phase) for phase in phases]
         self._sources = plan_phases(recipe, data, "train", recipe.seed)
 
     def __call__(self, place: Place) -> StepBatch[Batch]:
@@ -53,19 +55,26 @@ class RecipeBatches:
         share = mine.stop - mine.start
         parts = max(1, -(-share * length // max(self._recipe.micro_batch_tokens, length)))
         bounds = [mine.start + share * part // parts for part in range(parts + 1)]
-        batches = [self._rows(place, np.arange(start, stop)) for start, stop in pairwise(bounds)]
+        asked = turn_at(self._turns[place.phase], self._recipe.seed, place.step).objectives
+        batches = [
+            self._rows(place, asked, np.arange(start, stop)) for start, stop in pairwise(bounds)
+        ]
         counts = {
             name: sum(float(batch.questions[name].weight.sum()) for batch in batches)
-            for name in self._objectives[place.phase]
+            for name in asked
         }
-        return StepBatch(batches, counts, num_rows, sum(b.num_tokens for b in batches))
+        hiding = [name for name, o in self._objectives[place.phase].items() if o.hides]
+        return StepBatch(batches, counts, num_rows, sum(b.num_tokens for b in batches), hiding)
 
     def num_rows(self, place: Place) -> int:
         """Rows of all processes in a step: the tokens that the recipe asks for, in whole rows."""
         own = self._recipe.phases[place.phase].batch_tokens is not None
         progress = place.phase_progress if own else place.progress
-        stage = min(int(progress * BATCH_STAGES), BATCH_STAGES - 1) / (BATCH_STAGES - 1)
-        tokens = self._recipe.batch_tokens_of(place.phase).at(stage)
+        schedule = self._recipe.batch_tokens_of(place.phase)
+        lowest, highest = schedule.extremes()
+        step = (highest - lowest) / (BATCH_STAGES - 1)
+        stage = round((schedule.at(progress) - lowest) / step) if step else 0
+        tokens = lowest + stage * step
         rows = round(tokens / self._recipe.assembly_of(place.phase).length)
         return max(rows, self._processes.world)
 
@@ -84,21 +93,27 @@ class RecipeBatches:
         """How many rows a phase reads before it reads one again."""
         return self._sources[phase].num_rows
 
-    def assembled(self, phase: int, index: NDArray[np.int64], epoch: NDArray[np.int64]) -> Rows:
+    def assembled(
+        self,
+        phase: int,
+        objectives: Mapping[str, Objective],
+        index: NDArray[np.int64],
+        epoch: NDArray[np.int64],
+    ) -> Rows:
         """Rows ``index`` (B,) of an ``epoch`` (B,) before anything is hidden in them."""
-        visit = _visited(self._objectives[phase].values(), epoch)
+        visit = _visited(objectives.values(), epoch)
         return self._sources[phase].rows(index, visit)
 
     def asked(
         self,
         place: Place,
+        objectives: Mapping[str, Objective],
         index: NDArray[np.int64],
         epoch: NDArray[np.int64],
         first_row: int = 0,
         continues: bool = False,
     ) -> Batch:
-        """Rows ``index`` (B,) of an ``epoch`` (B,) with the questions of a place."""
-        objectives = self._objectives[place.phase]
+        """Rows ``index`` (B,) of an ``epoch`` (B,) with some questions, as a place asks them."""
         ask = {
             name: asker(objective, self._recipe.seed, self._data, self._progress(place))
             for name, objective in objectives.items()
@@ -107,27 +122,37 @@ class RecipeBatches:
         source = self._sources[place.phase]
         return make_batch(source, index, visit, ask, first_row, continues)
 
-    def _rows(self, place: Place, of_step: NDArray[np.int64]) -> Batch:
+    def _rows(
+        self, place: Place, asked: Mapping[str, Objective], of_step: NDArray[np.int64]
+    ) -> Batch:
         """The rows of these numbers, counted within the step."""
         if self._recipe.assembly.in_order:
-            return self._rows_in_order(place, of_step)
-        num_rows = self.rows_in_epoch(place.phase)
+            return self._rows_in_order(place, asked, of_step)
+        source = self._sources[place.phase]
+        if isinstance(source, MixedRows):
+            index, epoch = source.read_at(
+                self._recipe.seed, place.step, place.rows, of_step, self.num_rows(place)
+            )
+            return self.asked(place, asked, index, epoch, first_row=int(of_step[0]))
+        num_rows = source.num_rows
         epoch, drawn = np.divmod(place.rows + of_step, num_rows)
         index = np.empty_like(drawn)
         for each in np.unique(epoch):
             within = epoch == each
             order = _order(num_rows, self._recipe.seed, int(each))
             index[within] = order(drawn[within])
-        return self.asked(place, index, epoch, first_row=int(of_step[0]))
+        return self.asked(place, asked, index, epoch, first_row=int(of_step[0]))
 
-    def _rows_in_order(self, place: Place, of_step: NDArray[np.int64]) -> Batch:
+    def _rows_in_order(
+        self, place: Place, asked: Mapping[str, Objective], of_step: NDArray[np.int64]
+    ) -> Batch:
         """The same, where row r of every step is a part of the r-th stretch of the text."""
         at_once = self.num_rows(place)
         stretch = in_stretches(self.rows_in_epoch(place.phase), at_once)
         epoch, step = divmod(place.rows // at_once, stretch)
         index = of_step * stretch + step
         epochs = np.full_like(index, epoch)
-        return self.asked(place, index, epochs, int(of_step[0]), continues=step > 0)
+        return self.asked(place, asked, index, epochs, int(of_step[0]), continues=step > 0)
 
 
 def in_stretches(num_rows: int, at_once: int) -> int:
@@ -151,9 +176,19 @@ def plan_phases(recipe: Recipe, data: Data, split: str, seed: int) -> list[RowSo
         assembly = recipe.assembly_of(phase)
         name = assembly.model_dump_json()
         if name not in planned:
-            planned[name] = assembly.plan(data.split(split), data.tokenizer.specials, seed)
+            text = split_of(recipe, data, split)
+            planned[name] = assembly.plan(text, data.tokenizer.specials, seed)
         sources.append(planned[name])
     return sources
+
+
+def split_of(recipe: Recipe, data: Data, name: str) -> Split:
+    """A split of the data; its languages numbered as those of the encoder, where that has any.
+
+    Errors: UserError where the data say no languages, or one that the encoder does not know.
+    """
+    languages, split = recipe.encoder.embeddings.languages, data.split(name)
+    return split.numbered(languages) if languages else split
 
 
 def asker(objective: Objective, seed: int, data: Data, progress: float) -> Ask:

@@ -17,6 +17,7 @@ from bertwright.training.evaluation import (
     figure_name,
     held_out,
     masked_name,
+    translations_found,
 )
 from bertwright.training.loop import Evaluation
 
@@ -96,7 +97,11 @@ class HeldOutWatch:
         figures = questions.figures(self._model, device)
         self._warn_of_plateau(self._last, figures)
         word_bytes = int(part * WORD_BYTES)
-        return {**figures, **bits_per_byte(self._model, self._data, device, word_bytes)}
+        return {
+            **figures,
+            **bits_per_byte(self._model, self._data, device, word_bytes),
+            **translations_found(self._model, self._data),
+        }
 
     def _seconds_at_the_end(self) -> float:
         """How long :meth:`at_the_end` takes, by what an evaluation took."""

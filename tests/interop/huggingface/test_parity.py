@@ -9,6 +9,7 @@ import transformers
 from stock import (
     LENGTH,
     PADDED,
+    SMALL,
     TOKENIZERS,
     both_lengths,
     coordinates,
@@ -16,6 +17,7 @@ from stock import (
     rows,
     saved,
     stock_model,
+    without_padding,
 )
 from torch import Tensor
 
@@ -32,16 +34,21 @@ PAIR_LOGITS = {"next-sentence": "seq_relationship_logits", "sentence-order": "so
 
 def same(stock: transformers.PreTrainedModel, ours: Model, lengths: tuple[int, ...]) -> None:
     """States, logits and pair logits agree at every real place."""
+    spoken = ours.recipe.encoder.embeddings.languages
     segmented = ours.recipe.encoder.embeddings.segments > 1
     pieces, real = rows(ours.vocabulary_size, lengths, stock.config.pad_token_id)
     segment = (torch.arange(pieces.shape[1]) > 4).long().expand_as(pieces) if segmented else None
     inputs: dict[str, Tensor] = {"input_ids": pieces, "attention_mask": real.long()}
     if segment is not None:
         inputs["token_type_ids"] = segment
+    language = None
+    if spoken:
+        language = (torch.arange(pieces.shape[1]) % len(spoken)).expand_as(pieces)
+        inputs["langs"] = language
     with torch.inference_mode():
         theirs = stock(**inputs)
         expected = stock.base_model(**inputs).last_hidden_state
-        states = ours(pieces, coordinates(real, segment))
+        states = ours(pieces, coordinates(real, segment, language))
         close(states[real], expected[real])
         logits = theirs.get("prediction_logits", theirs.get("logits"))
         if ours.output is not None:
@@ -82,6 +89,16 @@ STOCK: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt": ("OpenAIGPTLMHeadModel", TOKENS),
     "xlnet": ("XLNetLMHeadModel", TOKENS),
     "xlnet-alone": ("XLNetModel", {**TOKENS, "ff_activation": "relu"}),
+    "mobilebert": ("MobileBertForPreTraining", {}),
+    "mobilebert-masked": ("MobileBertForMaskedLM", {"hidden_act": "gelu", "layer_norm_eps": 1e-3}),
+    "mobilebert-pairs": ("MobileBertForNextSentencePrediction", {}),
+    "mobilebert-alone": ("MobileBertModel", {}),
+    "xlm": ("XLMWithLMHeadModel", {**TOKENS, "n_langs": 3, "lang2id": {"b": 1, "a": 0, "c": 2}}),
+    "xlm-alone": ("XLMModel", {**TOKENS, "gelu_activation": False}),
+    "xlm-without-languages": (
+        "XLMWithLMHeadModel",
+        {**TOKENS, "n_langs": 3, "use_lang_emb": False},
+    ),
     "modern": ("ModernBertForMaskedLM", {}),
     "modern-alone": ("ModernBertModel", {"norm_eps": 1e-2}),
     "modern-untied": ("ModernBertForMaskedLM", {"tie_word_embeddings": False}),
@@ -200,6 +217,19 @@ OURS: dict[str, tuple[str, str, list[str]]] = {
     "gpt": ("gpt", "OpenAIGPTLMHeadModel", []),
     "gpt-2": ("gpt-2", "GPT2LMHeadModel", []),
     "xlnet": ("xlnet", "XLNetLMHeadModel", []),
+    "mobilebert": ("mobilebert", "MobileBertForPreTraining", []),
+    "mobilebert-masked": (
+        "mobilebert",
+        "MobileBertForMaskedLM",
+        [
+            "objectives.next-sentence=null",
+            "encoder.feed_forward.kind=gelu",
+            "output.activation=gelu",
+        ],
+    ),
+    "xlm": ("xlm", "XLMWithLMHeadModel", []),
+    "xlm-without-languages": ("xlm", "XLMWithLMHeadModel", ["encoder.embeddings.languages=[]"]),
+    "xlm-r": ("xlm-r", "RobertaForMaskedLM", []),
     "modern": ("modern", "ModernBertForMaskedLM", []),
     "modern-local": (
         "modern",
@@ -220,9 +250,11 @@ def made(case: str) -> tuple[Model, Tokenizer, str]:
     """A model of ours with random parameters, a tokenizer, and its stock class."""
     system, architecture, overrides = OURS[case]
     recipe = toy(system, *overrides)
-    tokenizer = Tokenizer(TOKENIZERS["Roberta" if system == "roberta" else "Bert"]())
+    tokenizer = Tokenizer(TOKENIZERS["Roberta" if system in ("roberta", "xlm-r") else "Bert"]())
     model = Model.build(recipe, tokenizer.size).eval()
-    randomise(model)
+    randomise(model, SMALL if system == "mobilebert" else 0.2)
+    if system == "mobilebert":
+        without_padding(model.encoder.embeddings.pieces)
     return model, tokenizer, architecture
 
 

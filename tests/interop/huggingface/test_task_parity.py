@@ -36,6 +36,8 @@ THREE = {"id2label": {0: "no", 1: "perhaps", 2: "yes"}}
 STOCK: dict[str, dict[str, Any]] = {
     "BertForSequenceClassification": THREE,
     "BertForTokenClassification": THREE,
+    "MobileBertForSequenceClassification": THREE,
+    "MobileBertForTokenClassification": THREE,
     "RobertaForSequenceClassification": THREE,
     "RobertaForTokenClassification": THREE,
     "ModernBertForSequenceClassification": THREE,

@@ -59,8 +59,9 @@ class PackedFeedForward(nn.Module):
     def __init__(self, plain: PlainFeedForward) -> None:
         super().__init__()
         self.up = PackedLinear(plain.up, plain.activation)
+        self.norm = plain.norm
         self.down = PackedLinear(plain.down)
 
     def forward(self, x: Tensor, site: Site | None = None) -> Tensor:
         assert site is None, "inner values are looked at in the unpacked model"
-        return self.down(self.up(x))
+        return self.down(self.norm(self.up(x)))

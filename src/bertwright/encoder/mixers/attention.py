@@ -5,9 +5,12 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from bertwright.encoder.cache import KeysAndValues
+from bertwright.encoder.feed_forward import ACTIVATIONS, Activation
 from bertwright.encoder.kernels.attention import Call, KernelName, attend
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.mixers.mixer import InHeads
+from bertwright.encoder.norms import Norm
 from bertwright.encoder.positions import HeadShape, Positions, Term, rotate
 from bertwright.encoder.roles import Role
 from bertwright.encoder.surroundings import Surroundings
@@ -17,39 +20,63 @@ from bertwright.encoder.taps import Site, tap
 class AttentionChoice(InHeads):
     """Scaled dot-product attention in several heads.
 
-    ``dropout`` is the rate for attention weights while training.
+    ``dropout`` is the rate for attention weights while training. ``gate`` is the activation of one
+    more projection, which the context is multiplied with (Charpentier and Samuel 2024).
     """
 
     kind: Literal["attention"] = "attention"
     remembers: ClassVar[bool] = True
+    caches: ClassVar[bool] = True
     dropout: float = 0.0
     kernel: KernelName = "auto"
+    gate: Activation | None = None
 
     def operations(self, width: int, length: int) -> tuple[float, float]:
-        return 8 * width**2, 4 * length * width
+        return (8 if self.gate is None else 10) * width**2, 4 * length * width
 
-    def build(self, width: int, positions: Positions) -> nn.Module:
+    def build(
+        self,
+        width: int,
+        positions: Positions,
+        norm: Norm,
+        projection: nn.Module | None = None,
+    ) -> nn.Module:
+        """``projection`` makes queries, keys and values; None for one matrix."""
         shape = self.shape(width)
-        return Attention(shape, self.bias, self.dropout, self.kernel, positions.term(shape))
+        parts = 3 if self.gate is None else 4
+        fused = projection or nn.Linear(width, parts * width, self.bias)
+        return Attention(self, shape, fused, positions.term(shape), norm.within(width))
 
 
 class Attention(nn.Module):
-    """Queries, keys and values by one fused projection; a kernel; an output projection."""
-
-    parameter_roles: ClassVar[dict[str, Role]] = {
-        "projection.weight": Role("matrix", parts=3),
-        "output.weight": Role("matrix", residual=True),
-    }
+    """Queries, keys, values and perhaps gates by one fused projection; a kernel; a norm where there
+    is one; an output projection."""
 
     def __init__(
-        self, shape: HeadShape, bias: bool, rate: float, kernel: KernelName, term: Term | None
+        self,
+        choice: AttentionChoice,
+        shape: HeadShape,
+        projection: nn.Module,
+        term: Term | None,
+        norm: nn.Module,
     ) -> None:
         super().__init__()
-        width, self.heads, self.rate, self.biased = shape.width, shape.heads, rate, bias
-        self.kernel: KernelName = kernel
+        self.width, self.heads = shape.width, shape.heads
+        self.rate, self.biased = choice.dropout, choice.bias
+        self.kernel: KernelName = choice.kernel
+        self.gate = choice.gate
         self.term = term
-        self.projection = nn.Linear(width, 3 * width, bias)
-        self.output = nn.Linear(width, width, bias)
+        self.projection = projection
+        self.norm = norm
+        self.output = nn.Linear(shape.width, shape.width, choice.bias)
+
+    @property
+    def parameter_roles(self) -> dict[str, Role]:
+        """What the matrices are for."""
+        return {
+            "projection.weight": Role("matrix", parts=3 if self.gate is None else 4),
+            "output.weight": Role("matrix", residual=True),
+        }
 
     def forward(
         self,
@@ -57,13 +84,21 @@ class Attention(nn.Module):
         around: Surroundings,
         noise: Noise | None = None,
         site: Site | None = None,
-        past: Tensor | None = None,
+        past: Tensor | KeysAndValues | None = None,
     ) -> Tensor:
-        """x (B, L, D) to (B, L, D); keys and values are made of ``past`` (B, M, D) as well."""
-        batch, length, width = x.shape
-        fused = self.projection(x).view(batch, length, 3, self.heads, width // self.heads)
+        """x (B, L, D), or as wide as the projection reads, to (B, L, D).
+
+        Keys and values are those of ``past`` as well.
+        """
+        batch, length, width = *x.shape[:2], self.width
+        fused, gate = self.projection(x), None
+        if self.gate is not None:
+            fused, gate = fused.split((3 * width, width), dim=-1)
+        fused = fused.view(batch, length, 3, self.heads, width // self.heads)
         query, key, value = fused.permute(2, 0, 3, 1, 4).unbind(0)
-        if past is not None:
+        if isinstance(past, KeysAndValues):
+            key, value = past.extended(key, value)
+        elif past is not None:
             key, value = self._behind(past, key, value)
         if around.rotation is not None:
             query = rotate(query, around.rotation)
@@ -75,25 +110,30 @@ class Attention(nn.Module):
             bias = self.term(query, key, around.relation, self.projection)
             scale = self.term.scale
         call = Call(query, key, value, around.view, self.rate, noise, site, bias, scale)
-        context = attend(call, self.kernel)
-        context = tap(site, "context", context)
-        if site is not None and site.wants("heads"):
-            return tap(site, "output", self._by_head(context, site))
+        context = tap(site, "context", attend(call, self.kernel))
         joined = context.transpose(1, 2).reshape(batch, length, width)
+        if gate is not None and self.gate is not None:
+            joined = joined * ACTIVATIONS[self.gate](gate)
+        joined = self.norm(joined)
+        if site is not None and site.wants("heads"):
+            return tap(site, "output", self._by_head(joined, site))
         return tap(site, "output", self.output(joined))
 
     def _behind(self, past: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values (B, H, M + L, d) with those of the past in front."""
+        assert isinstance(self.projection, nn.Linear), "an encoder choice gives others no memory"
         batch, length, width = past.shape
-        bias = self.projection.bias[width:] if self.biased else None
-        fused = nn.functional.linear(past, self.projection.weight[width:], bias)
+        rows = slice(width, 3 * width)
+        bias = self.projection.bias[rows] if self.biased else None
+        fused = nn.functional.linear(past, self.projection.weight[rows], bias)
         made = fused.view(batch, length, 2, self.heads, -1).permute(2, 0, 3, 1, 4)
         return torch.cat((made[0], key), dim=2), torch.cat((made[1], value), dim=2)
 
-    def _by_head(self, context: Tensor, site: Site) -> Tensor:
+    def _by_head(self, joined: Tensor, site: Site) -> Tensor:
         """What each head writes, (B, H, L, D), and their sum with the bias."""
         width = self.output.weight.shape[0]
         slices = self.output.weight.view(width, self.heads, -1).permute(1, 2, 0)
-        written = tap(site, "heads", context @ slices)
+        by_head = joined.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        written = tap(site, "heads", by_head @ slices)
         total = written.sum(1)
         return total + self.output.bias if self.biased else total

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from bertwright.encoder.kernels.attention import Call, KernelName, attend
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.mixers.mixer import InHeads
+from bertwright.encoder.norms import Norm
 from bertwright.encoder.positions import HeadShape, Positions, rotate
 from bertwright.encoder.roles import Role
 from bertwright.encoder.surroundings import Surroundings
@@ -37,11 +38,11 @@ class FixedPatterns(InHeads):
         free = max(0, shape.heads - len(self.patterns))
         return 4 * width * (width + free * shape.head_width), 4 * length * width
 
-    def build(self, width: int, positions: Positions) -> nn.Module:
+    def build(self, width: int, positions: Positions, norm: Norm) -> nn.Module:
         shape = self.shape(width)
         if positions.term(shape) is not None:
             raise ValueError("fixed patterns take no term of the scores: choose other positions")
-        return FixedAttention(self, shape)
+        return FixedAttention(self, shape, norm.within(width))
 
 
 class FixedAttention(nn.Module):
@@ -55,7 +56,7 @@ class FixedAttention(nn.Module):
         "output.weight": Role("matrix", residual=True),
     }
 
-    def __init__(self, choice: FixedPatterns, shape: HeadShape) -> None:
+    def __init__(self, choice: FixedPatterns, shape: HeadShape, norm: nn.Module) -> None:
         super().__init__()
         self.shape, self.rate = shape, choice.dropout
         self.kernel: KernelName = choice.kernel
@@ -65,6 +66,7 @@ class FixedAttention(nn.Module):
             nn.Linear(shape.width, 2 * free * shape.head_width, choice.bias) if free else None
         )
         self.values = nn.Linear(shape.width, shape.width, choice.bias)
+        self.norm = norm
         self.output = nn.Linear(shape.width, shape.width, choice.bias)
 
     def forward(
@@ -93,7 +95,7 @@ class FixedAttention(nn.Module):
         call = Call(query, key, value, around.view, self.rate, noise, site, bias)
         context = tap(site, "context", attend(call, self.kernel))
         joined = context.transpose(1, 2).reshape(batch, length, width)
-        return tap(site, "output", self.output(joined))
+        return tap(site, "output", self.output(self.norm(joined)))
 
     def _bias(self, x: Tensor, around: Surroundings) -> Tensor:
         """(B or 1, H, L, L): the logarithms of the weights, 0 for heads that are learned."""

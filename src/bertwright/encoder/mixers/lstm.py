@@ -1,7 +1,6 @@
 """Long short-term memory: a place is told what came before it by one state (Hochreiter 1997)."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import ClassVar, Literal, Self
 
 import torch
@@ -12,6 +11,7 @@ from bertwright.encoder.kernels.noise import Noise, weight_dropout
 from bertwright.encoder.kernels.recurrence import State, Weights, explicit, final, fused
 from bertwright.encoder.memory import Carried
 from bertwright.encoder.mixers.mixer import Mixer
+from bertwright.encoder.norms import Norm
 from bertwright.encoder.positions import Positions
 from bertwright.encoder.roles import Role
 from bertwright.encoder.runs import Runs
@@ -61,18 +61,16 @@ class LstmChoice(Mixer):
     def widths(self, entry: int, width: int, num_blocks: int) -> list[int]:
         return [entry, *[self.between or width] * (num_blocks - 1), width]
 
-    def operations_of(
-        self, mixing: int, widths: Sequence[int], parts: int, length: int
+    def operations_between(
+        self, reads: int, writes: int, parts: int, length: int
     ) -> tuple[float, float]:
-        total = 0.0
-        for reads, writes in pairwise(width // parts for width in widths):
-            cell = self.cell or writes
-            projected = 2 * cell * writes if self.cell else 0
-            total += parts * (8 * cell * (reads + writes) + projected)
-        return total, 0.0
+        reads, writes = reads // parts, writes // parts
+        cell = self.cell or writes
+        projected = 2 * cell * writes if self.cell else 0
+        return parts * (8 * cell * (reads + writes) + projected), 0.0
 
     def build_between(
-        self, reads: int, writes: int, positions: Positions, rule: Visibility
+        self, reads: int, writes: int, positions: Positions, norm: Norm, rule: Visibility
     ) -> nn.Module:
         return LstmMixer(self, reads, writes, ways(rule))
 

@@ -1,11 +1,11 @@
 """The axis of mixers: how places exchange information."""
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from torch import nn
 
 from bertwright.axes import Choice
+from bertwright.encoder.norms import Norm
 from bertwright.encoder.positions import HeadShape, Positions
 from bertwright.encoder.visibility import Visibility
 
@@ -18,6 +18,10 @@ class Mixer(Choice):
 
     remembers: ClassVar[bool] = False
     """Whether what came before the row can be seen as well."""
+
+    caches: ClassVar[bool] = False
+    """Whether a row can be read in parts: keys and values of places stay what they are when others
+    come behind them."""
 
     recurrent: ClassVar[bool] = False
     """Whether a text is read place by place, so that a rule of visibility must be a way to read."""
@@ -36,7 +40,7 @@ class Mixer(Choice):
         """Whether anything is dropped inside while training."""
         return getattr(self, "dropout", 0.0) > 0.0
 
-    def build(self, width: int, positions: Positions) -> nn.Module:
+    def build(self, width: int, positions: Positions, norm: Norm) -> nn.Module:
         """A module from (B, L, width) to (B, L, width)."""
         raise TypeError(f"{type(self).__name__} is an axis, not a mixer")
 
@@ -45,18 +49,17 @@ class Mixer(Choice):
         ``entry`` wide and the model ``width``: all alike, unless a mixer can widen them."""
         return [width] * (num_blocks + 1)
 
-    def operations_of(
-        self, mixing: int, widths: Sequence[int], parts: int, length: int
+    def operations_between(
+        self, reads: int, writes: int, parts: int, length: int
     ) -> tuple[float, float]:
-        """The operations of so many sublayers, between states that are so wide and in ``parts``."""
-        fixed, growing = self.operations(widths[-1], length)
-        return mixing * fixed, mixing * growing
+        """The operations of a sublayer that reads and writes so wide, in so many parts."""
+        return self.operations(writes, length)
 
     def build_between(
-        self, reads: int, writes: int, positions: Positions, rule: Visibility
+        self, reads: int, writes: int, positions: Positions, norm: Norm, rule: Visibility
     ) -> nn.Module:
-        """The module of a block that reads and writes so wide."""
-        return self.build(writes, positions)
+        """The module of a sublayer that reads and writes so wide."""
+        return self.build(writes, positions, norm)
 
 
 class InHeads(Mixer):

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.mixers.mixer import InHeads
+from bertwright.encoder.norms import Norm
 from bertwright.encoder.positions import HeadShape, Positions, rotate
 from bertwright.encoder.roles import Role
 from bertwright.encoder.surroundings import Surroundings
@@ -39,11 +40,11 @@ class RandomFeatures(InHeads):
         heads = self.shape(width).heads
         return 8 * width**2 + 8 * width * self.features + 2 * heads * self.features, 0.0
 
-    def build(self, width: int, positions: Positions) -> nn.Module:
+    def build(self, width: int, positions: Positions, norm: Norm) -> nn.Module:
         shape = self.shape(width)
         if positions.term(shape) is not None:
             raise ValueError("random features take no term of the scores: choose other positions")
-        return FeatureAttention(self, shape)
+        return FeatureAttention(self, shape, norm.within(width))
 
 
 class FeatureAttention(nn.Module):
@@ -54,10 +55,11 @@ class FeatureAttention(nn.Module):
         "output.weight": Role("matrix", residual=True),
     }
 
-    def __init__(self, choice: RandomFeatures, shape: HeadShape) -> None:
+    def __init__(self, choice: RandomFeatures, shape: HeadShape, norm: nn.Module) -> None:
         super().__init__()
         self.shape = shape
         self.projection = nn.Linear(shape.width, 3 * shape.width, choice.bias)
+        self.norm = norm
         self.output = nn.Linear(shape.width, shape.width, choice.bias)
         self._drawn = orthogonal_features(choice.features, shape.head_width, choice.seed)
 
@@ -84,7 +86,7 @@ class FeatureAttention(nn.Module):
         context = self._context(query, key, value, around, site)
         context = tap(site, "context", context.to(x.dtype))
         joined = context.transpose(1, 2).reshape(batch, length, width)
-        return tap(site, "output", self.output(joined))
+        return tap(site, "output", self.output(self.norm(joined)))
 
     def _context(
         self, query: Tensor, key: Tensor, value: Tensor, around: Surroundings, site: Site | None

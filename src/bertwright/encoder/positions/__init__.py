@@ -4,7 +4,13 @@ Reading order: ``scheme`` (the axis), ``absolute`` (a vector that is added, a ro
 enters the scores by distance: ``distances``, ``biases``, ``relative``.
 """
 
-from bertwright.encoder.positions.absolute import Learned, NoPositions, Rotary, Sinusoidal
+from bertwright.encoder.positions.absolute import (
+    EveryBlock,
+    Learned,
+    NoPositions,
+    Rotary,
+    Sinusoidal,
+)
 from bertwright.encoder.positions.biases import Alibi, Bucketed
 from bertwright.encoder.positions.relative import LogBuckets, TransformerXl
 from bertwright.encoder.positions.scheme import (
@@ -20,6 +26,7 @@ from bertwright.encoder.positions.scheme import (
 __all__ = [
     "Alibi",
     "Bucketed",
+    "EveryBlock",
     "HeadShape",
     "Learned",
     "LogBuckets",

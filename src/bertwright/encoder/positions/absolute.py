@@ -3,6 +3,7 @@
 from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from bertwright.encoder.kernels.lookup import lookup, table
@@ -43,6 +44,22 @@ class Sinusoidal(Positions):
         return SinusoidalPositions(width, self.base)
 
 
+class EveryBlock(Positions):
+    """Sines and cosines of the position, and of the number of the block from 1 on, added to the
+    states before every block (Dehghani et al. 2019, section 2.1).
+
+    ``learned`` is how many blocks have a learned vector in the place of their sines; None for none
+    (the authors' code has learned ones).
+    """
+
+    kind: Literal["every-block"] = "every-block"
+    base: float = 10000.0
+    learned: int | None = Field(default=None, ge=1)
+
+    def build(self, width: int, shape: HeadShape) -> PositionScheme:
+        return EveryBlockPositions(shape.width, self)
+
+
 class Rotary(Positions):
     """Queries and keys are rotated by angles that grow with the position (Su et al. 2021).
 
@@ -81,6 +98,27 @@ class SinusoidalPositions(PositionScheme):
     def added(self, coordinates: Coordinates) -> Tensor | None:
         position = coordinates.place[0] if coordinates.position is None else coordinates.position
         angle = _angles(position, self.width, self.base)
+        return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(-2)
+
+
+class EveryBlockPositions(PositionScheme):
+    """Sines in the even channels, cosines in the odd ones; a table of blocks where they are
+    learned."""
+
+    def __init__(self, width: int, choice: EveryBlock) -> None:
+        super().__init__()
+        self.width, self.base = width, choice.base
+        self.table = None if choice.learned is None else table(choice.learned, width)
+
+    def before(self, block: int, coordinates: Coordinates) -> Tensor | None:
+        signal = self._waves(coordinates.at)
+        if self.table is not None:
+            return signal + self.table.weight[block]
+        return signal + self._waves(torch.tensor([block + 1], device=signal.device))
+
+    def _waves(self, position: Tensor) -> Tensor:
+        steps = torch.arange(0, self.width, 2, dtype=torch.float64, device=position.device)
+        angle = position[..., None] * (1.0 / self.base ** (steps / self.width))
         return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(-2)
 
 

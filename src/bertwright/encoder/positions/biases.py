@@ -53,6 +53,9 @@ class Bucketed(Positions):
     def term(self, shape: HeadShape) -> Term | None:
         return GatedTerm(shape) if self.gated else None
 
+    def operations(self, width: int, length: int) -> float:
+        return 4 * width if self.gated else 0.0
+
 
 class AlibiPositions(PositionScheme):
     """Slopes 2^(-8/H), 2^(-16/H), and so on."""
@@ -116,7 +119,7 @@ class GatedTerm(Term):
         self.reset = nn.Linear(shape.head_width, 1, bias=False)
         self.gain = nn.Parameter(torch.ones(shape.heads))
 
-    def forward(self, query: Tensor, key: Tensor, relation: Relation, fused: nn.Linear) -> Tensor:
+    def forward(self, query: Tensor, key: Tensor, relation: Relation, fused: nn.Module) -> Tensor:
         assert relation.bias is not None
         update, reset = torch.sigmoid(self.update(query)), torch.sigmoid(self.reset(query))
         gain = self.gain.view(-1, 1, 1).to(query.dtype)

@@ -8,6 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from bertwright.encoder.kernels.lookup import lookup, table
+from bertwright.encoder.norms import LayerNorm
 from bertwright.encoder.positions.distances import Distances
 from bertwright.encoder.positions.scheme import (
     HeadShape,
@@ -50,12 +51,13 @@ class LogBuckets(Positions):
     projection of the pieces themselves (He et al. 2021; buckets of Samuel et al. 2023).
 
     ``buckets`` on each side, of one distance each up to the half of them, then growing up to
-    ``longest``.
+    ``longest``. The vectors are normalised; ``epsilon`` is that of their norm.
     """
 
     kind: Literal["log-buckets"] = "log-buckets"
     buckets: int = Field(default=32, ge=2)
     longest: int = Field(default=512, ge=4)
+    epsilon: float = 1e-7
 
     def build(self, width: int, shape: HeadShape) -> PositionScheme:
         return LogBucketPositions(self, shape.width)
@@ -109,7 +111,7 @@ class XlTerm(Term):
         self.stand_ins = StandIns(shape) if untied else None
         self.segments = Segments(shape) if segments else None
 
-    def forward(self, query: Tensor, key: Tensor, relation: Relation, fused: nn.Linear) -> Tensor:
+    def forward(self, query: Tensor, key: Tensor, relation: Relation, fused: nn.Module) -> Tensor:
         own = self.stand_ins or relation.stand_ins
         assert relation.vectors is not None
         assert isinstance(own, StandIns)
@@ -153,19 +155,19 @@ def _same_segment(queries: Coordinates, keys: Coordinates) -> Tensor:
 
 
 class LogBucketPositions(PositionScheme):
-    """A table of buckets, normalised."""
+    """A table of buckets, normalised: the same for all blocks."""
 
     def __init__(self, choice: LogBuckets, width: int) -> None:
         super().__init__()
         self.choice = choice
         self.table = table(2 * choice.buckets - 1, width)
+        self.norm = LayerNorm(width, choice.epsilon)
 
     def relation(self, queries: Coordinates, keys: Coordinates) -> Relation:
         distances = Distances.between(queries, keys)
         index = log_buckets(distances.values, self.choice.buckets, self.choice.longest)
         vectors = lookup(self.table.weight, index + self.choice.buckets - 1)
-        normalised = nn.functional.layer_norm(vectors, vectors.shape[-1:])
-        return Relation(distances, vectors=normalised)
+        return Relation(distances, vectors=self.norm(vectors))
 
 
 def log_buckets(distance: Tensor, number: int, longest: int) -> Tensor:
@@ -186,11 +188,11 @@ class DisentangledTerm(Term):
     def scale(self) -> float:
         return (3 * self.shape.head_width) ** -0.5
 
-    def forward(self, query: Tensor, key: Tensor, relation: Relation, fused: nn.Linear) -> Tensor:
+    def forward(self, query: Tensor, key: Tensor, relation: Relation, fused: nn.Module) -> Tensor:
         assert relation.vectors is not None
         heads, width = self.shape.heads, self.shape.head_width
-        projected = fused(relation.vectors.to(query.dtype)).view(-1, 3, heads, width)
-        as_query, as_key, _ = projected.permute(1, 2, 3, 0).unbind(0)
+        projected = fused(relation.vectors.to(query.dtype)).unflatten(-1, (-1, heads, width))
+        as_query, as_key = projected.permute(1, 2, 3, 0)[:2].unbind(0)
         to_distance = relation.distances.placed(torch.matmul(query, as_key))
         from_distance = relation.distances.placed_from_keys(torch.matmul(key, as_query))
         return (to_distance + from_distance) * self.scale

@@ -1,5 +1,5 @@
-"""The axis of positions, and what a scheme may give: a vector to add, a rotation of queries and
-keys, a relation between them."""
+"""The axis of positions, and what a scheme may give: a vector to add, once or before every block, a
+rotation of queries and keys, a relation between them."""
 
 from dataclasses import dataclass
 
@@ -64,6 +64,10 @@ class PositionScheme(nn.Module):
         """Vectors (L or B x L, D) to add to the embeddings."""
         return None
 
+    def before(self, block: int, coordinates: Coordinates) -> Tensor | None:
+        """Vectors (L or B x L, D) to add to the states before a block."""
+        return None
+
     def rotation(self, coordinates: Coordinates) -> Rotation | None:
         """Cosines and sines, each (1 or B, 1, L, d), in float32."""
         return None
@@ -85,7 +89,7 @@ class Term(nn.Module):
         """What products of queries and keys are multiplied with."""
         return self.shape.head_width**-0.5
 
-    def forward(self, query: Tensor, key: Tensor, relation: Relation, fused: nn.Linear) -> Tensor:
+    def forward(self, query: Tensor, key: Tensor, relation: Relation, fused: nn.Module) -> Tensor:
         """query (B, H, Lq, d) and key (B, H, Lk, d) to (B, H, Lq, Lk); ``fused`` projects a vector
         to a query, a key and a value."""
         raise TypeError(f"{type(self).__name__} is no term by itself")

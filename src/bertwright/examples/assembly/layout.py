@@ -76,7 +76,9 @@ class Layout:
         )
         real = np.arange(self.length) < end[:, None] + self.first
         position, document = self._isolate(heads, real)
-        return Rows(shown, Coordinates(position, None, document, word, sentence), ~text)
+        language = self._language(start, begins, text, heads)
+        coordinates = Coordinates(position, None, document, word, sentence, language=language)
+        return Rows(shown, coordinates, ~text)
 
     def _insert_joints(
         self, shown: NDArray[np.int32], begins: NDArray[np.bool_], place: NDArray[np.int64]
@@ -92,6 +94,23 @@ class Layout:
             heads[row[inside], first[inside] + i] |= piece == self.specials.start
         return heads
 
+    def _language(
+        self,
+        start: NDArray[np.int64],
+        begins: NDArray[np.bool_],
+        text: NDArray[np.bool_],
+        heads: NDArray[np.bool_],
+    ) -> NDArray[np.int32] | None:
+        """The language of every place (B, L): that of the next piece at the head of a document,
+        and of the last piece at what stands behind one."""
+        if self.split.languages is None:
+            return None
+        after_first = np.cumsum(begins, axis=1) - begins[:, :1]
+        of_piece = languages_of(self.split, document_at(self.split, start)[:, None] + after_first)
+        number = np.cumsum(text, axis=1) - (text | ~heads)
+        last = text.sum(axis=1, keepdims=True) - 1
+        return np.take_along_axis(of_piece, np.clip(number, 0, last), axis=1)
+
     def _isolate(
         self, heads: NDArray[np.bool_], real: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int32] | None, NDArray[np.int32]]:
@@ -104,6 +123,18 @@ class Layout:
         places = np.arange(self.length, dtype=np.int32)
         head = np.maximum.accumulate(np.where(heads, places, np.int32(0)), axis=1)
         return np.where(real, places - head, np.int32(0)), document
+
+
+def document_at(split: "Split", position: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The document in which each position of the stream lies."""
+    found = np.searchsorted(split.document_starts, position, side="right") - 1
+    return np.minimum(found, split.num_documents - 1)
+
+
+def languages_of(split: "Split", document: NDArray[np.int64]) -> NDArray[np.int32]:
+    """The languages of documents, of a split that knows them; those beyond its end: any."""
+    assert split.languages is not None
+    return split.languages[np.minimum(document, split.num_documents - 1)].astype(np.int32)
 
 
 def read(

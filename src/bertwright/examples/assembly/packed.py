@@ -53,6 +53,9 @@ class Contiguous(Assembly):
 
     in_order: ClassVar[bool] = True
 
+    def opening(self, specials: "Specials") -> int:
+        return specials.start if self.isolated else specials.end
+
     def plan(self, split: "Split", specials: "Specials", seed: int) -> RowSource:
         layout = Layout(split, specials, self.length, self.isolated, framed=False)
         return _planned(layout, None)

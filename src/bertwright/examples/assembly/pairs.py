@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from bertwright.examples.assembly.chunks import Units, chain, whole_sentences
-from bertwright.examples.assembly.layout import read
+from bertwright.examples.assembly.layout import document_at, languages_of, read
 from bertwright.examples.assembly.source import Assembly, RowSource
 from bertwright.examples.coordinates import RELATIONS, Coordinates, Relation, Rows
 from bertwright.randomness import Counters, bits, integers, key, uniform
@@ -197,11 +197,18 @@ class _PairRows:
             for mark in (WORD_START, SENTENCE_START)
         )
         segment = (place > a.count[:, None] + 1) & real
+        language = None
+        if self.split.languages is not None:
+            of_a, of_b = (
+                languages_of(self.split, document_at(self.split, side.start)) for side in (a, b)
+            )
+            language = np.where(segment, of_b[:, None], of_a[:, None])
         coordinates = Coordinates(
             segment=segment.astype(np.int32),
             document=np.where(real, np.int32(0), np.int32(-1)),
             word=word.astype(np.int32),
             sentence=sentence.astype(np.int32),
+            language=language,
         )
         return Rows(shown, coordinates, ~text, relation)
 

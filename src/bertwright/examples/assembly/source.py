@@ -39,6 +39,13 @@ class Assembly(Choice):
     in_order: ClassVar[bool] = False
     """Whether row r of a step goes on where row r of the step before it ended."""
 
+    of_translations: ClassVar[bool] = False
+    """Whether its rows are made of pairs of translations, not of documents."""
+
+    def opening(self, specials: "Specials") -> int:
+        """The piece that stands before a document at the beginning of a row."""
+        return specials.start
+
     def plan(self, split: "Split", specials: "Specials", seed: int) -> RowSource:
         """Cut a split into rows, once; what changes from epoch to epoch is drawn from ``seed``."""
         raise TypeError(f"{type(self).__name__} is an axis, not an assembly")

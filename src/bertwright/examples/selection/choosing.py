@@ -55,7 +55,7 @@ class Selection(Choice):
     @property
     def highest_rate(self) -> float:
         """The most that is chosen at any progress: what a step has room for."""
-        return max(self.rate.at(0.0), self.rate.at(1.0))
+        return self.rate.extremes()[1]
 
     def select(
         self, rows: Rows, vocabulary: Vocabulary, rate: float, draw: Draw, slots: int | None = None

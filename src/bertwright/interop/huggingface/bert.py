@@ -70,6 +70,7 @@ AXES: dict[str, tuple[Any, ...]] = {
     "encoder.embeddings.norm": (True,),
     "encoder.embeddings.scaled": (False,),
     "encoder.embeddings.asking": (False,),
+    "encoder.embeddings.languages": ([],),
     "encoder.memory": (0,),
     "encoder.positions.kind": ("learned",),
     "encoder.local": (None,),

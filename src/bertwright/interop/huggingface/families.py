@@ -8,9 +8,11 @@ from bertwright.interop.huggingface.distilbert import DistilBert
 from bertwright.interop.huggingface.electra import Electra
 from bertwright.interop.huggingface.family import Family
 from bertwright.interop.huggingface.gpt import Gpt, Gpt2
+from bertwright.interop.huggingface.mobilebert import MobileBert
 from bertwright.interop.huggingface.modernbert import ModernBert
 from bertwright.interop.huggingface.purposes import Net
 from bertwright.interop.huggingface.roberta import Roberta, XlmRoberta
+from bertwright.interop.huggingface.xlm import Xlm
 from bertwright.interop.huggingface.xlnet import XlNet
 from bertwright.text.tokenizers import Specials
 
@@ -28,6 +30,8 @@ FAMILIES: dict[str, Family] = {
         Gpt(),
         DistilBert(),
         XlNet(),
+        MobileBert(),
+        Xlm(),
     )
 }
 

@@ -24,7 +24,6 @@ from bertwright.interop.huggingface.purposes import (
 )
 from bertwright.interop.huggingface.renaming import Table, Tensors, prefixed, stock_names
 from bertwright.objectives.masked import Masked
-from bertwright.objectives.objective import visibility_of
 from bertwright.recipes import Recipe
 from bertwright.tasks.task_model import TaskModel
 from bertwright.text.tokenizers import Specials
@@ -58,6 +57,17 @@ class Key:
             return value
         return next((theirs for theirs, ours in self.values.items() if ours == value), None)
 
+
+NOWHERE: dict[str, tuple[Any, ...]] = {
+    "encoder.bottleneck": (None,),
+    "encoder.depth.every": (1,),
+    "encoder.depth.order": ("sf",),
+    "encoder.mixer.gate": (None,),
+    "encoder.norm.gain": (True,),
+    "encoder.residual.kind": ("plain",),
+    "output.norm": (None,),
+}
+"""Axes on which hardly any stock class has a choice, and what comes to having none."""
 
 TIE = Key("tie_word_embeddings", "output.kind", True, {True: "tied", False: "untied"})
 
@@ -97,6 +107,12 @@ class Family:
     axes: ClassVar[dict[str, tuple[Any, ...]]]
     """The axes without a key, and what of them the stock classes can compute: first what they are,
     then what comes to the same."""
+    nowhere: ClassVar[Mapping[str, tuple[Any, ...]]] = NOWHERE
+    """More of them, that are not worth a word where a recipe has no such axis."""
+    tie: ClassVar[Key] = TIE
+    """Whether pieces are named by the table that embeds them."""
+    reads_padding: ClassVar[bool] = False
+    """Whether the padding of a row changes what the stock classes make of it."""
     longest: ClassVar[int]
     """The longest row, where a file does not state it."""
     required: ClassVar[dict[str, Any]] = {}
@@ -179,7 +195,7 @@ class Family:
         settings: dict[str, Any] = {}
         for path, choices in self.axes.items():
             _put(settings, path, choices[0])
-        for key in (*self.keys, TIE):
+        for key in (*self.keys, self.tie):
             _put(settings, key.ours, key.read(config))
         longest = config.get("max_position_embeddings", self.longest)
         _put(settings, "assembly.length", longest)
@@ -210,15 +226,16 @@ class Family:
 
     def _keys(self, net: Net) -> list[Key]:
         """The keys that count: those of the output only where it is read."""
-        keys = (*self.keys, TIE)
+        keys = (*self.keys, self.tie)
         return [k for k in keys if reads_output(net) or not k.ours.startswith("output.")]
 
     def _reasons_of_axes(self, net: Net) -> Iterator[str]:
         stated = _stated(net.recipe)
-        for path, choices in self.axes.items():
+        for path, choices in {**self.nowhere, **self.axes}.items():
             value = _get(stated, path)
             unused = path.startswith("output.") and not reads_output(net)
-            if value not in choices and not unused:
+            absent = value is None and path not in self.axes
+            if value not in choices and not unused and not absent:
                 yield f"{path} is {_shown(value)} ({self.class_name}: {_shown(choices[0])})"
 
     def _reasons_of_keys(self, net: Net) -> Iterator[str]:
@@ -248,8 +265,9 @@ class Family:
         recipe = net.recipe
         if isinstance(net, TaskModel) or not recipe.objectives:
             return
-        last = recipe.objectives_of(len(recipe.phases) - 1)
-        if visibility_of(list(last.values())) & self.visibility != self.visibility:
+        phase = len(recipe.phases) - 1
+        last, turns = recipe.objectives_of(phase), recipe.turns_of(phase)
+        if all(turn.visibility & self.visibility != self.visibility for turn in turns):
             first = next(iter(last))
             yield f"objectives.{first} ends the training ({self.class_name}: both sides seen)"
         for name, objective in last.items():
@@ -265,9 +283,10 @@ def _stated(recipe: Recipe) -> dict[str, Any]:
     stated = recipe.as_dict()
     encoder = recipe.encoder
     stated["encoder"]["embeddings"]["width"] = encoder.table_width
-    stated["encoder"]["feed_forward"]["width"] = encoder.feed_forward.inner(encoder.width)
+    width = encoder.inner_width
+    stated["encoder"]["feed_forward"]["width"] = encoder.feed_forward.inner(width)
     if isinstance(encoder.mixer, AttentionChoice):
-        stated["encoder"]["mixer"]["heads"] = encoder.mixer.shape(encoder.width).heads
+        stated["encoder"]["mixer"]["heads"] = encoder.mixer.shape(width).heads
     return stated
 
 

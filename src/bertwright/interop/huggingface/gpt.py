@@ -68,6 +68,7 @@ class Gpt2(Family):
         "encoder.embeddings.norm": (False,),
         "encoder.embeddings.scaled": (False,),
         "encoder.embeddings.asking": (False,),
+        "encoder.embeddings.languages": ([],),
         "encoder.memory": (0,),
         "encoder.embeddings.segments": (0,),
         "encoder.positions.kind": ("learned",),

@@ -96,6 +96,7 @@ class ModernBert(Family):
         "encoder.embeddings.norm": (True,),
         "encoder.embeddings.scaled": (False,),
         "encoder.embeddings.asking": (False,),
+        "encoder.embeddings.languages": ([],),
         "encoder.memory": (0,),
         "encoder.embeddings.segments": (0,),
         "encoder.positions.kind": ("rotary",),

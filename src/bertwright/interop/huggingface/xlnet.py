@@ -75,6 +75,7 @@ class XlNet(Family):
         "encoder.embeddings.segments": (0,),
         "encoder.embeddings.scaled": (False,),
         "encoder.embeddings.asking": (True,),
+        "encoder.embeddings.languages": ([],),
         "encoder.positions.kind": ("transformer-xl",),
         "encoder.positions.untied": (True,),
         "encoder.positions.segments": (True,),

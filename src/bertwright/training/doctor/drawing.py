@@ -1,5 +1,6 @@
 """Rows as training draws them, beside what they were before anything was hidden."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from bertwright.examples.batches import Batch
 from bertwright.examples.coordinates import Rows
 from bertwright.objectives.masked import Masked
+from bertwright.objectives.objective import Objective
 from bertwright.randomness import Permutation, key
 from bertwright.recipes import Recipe
 from bertwright.text.shards import Data
@@ -35,30 +37,32 @@ class Drawn:
     repeated: Batch | None
 
 
-def draw(recipe: Recipe, data: Data, phase: int) -> Drawn:
-    """Rows from all over the training split, with the questions of the middle of a phase."""
+def draw(
+    recipe: Recipe, data: Data, phase: int, objectives: Mapping[str, Objective] | None = None
+) -> Drawn:
+    """Rows from all over the training split, with questions as the middle of a phase asks them: all
+    of its own, unless some are named."""
     batches = RecipeBatches(recipe, data)
     number = min(batches.rows_in_epoch(phase), max(2, PLACES // recipe.assembly_of(phase).length))
     order = Permutation(batches.rows_in_epoch(phase), key(recipe.seed, "doctor"))
     index = order(np.arange(number))
     place = Place(0, 0.5, phase, 0.5, 0, 0.5)
-    period = period_of(recipe, phase)
+    asked = recipe.objectives_of(phase) if objectives is None else objectives
+    period = period_of(asked)
 
     def at(epoch: int) -> Batch:
-        return batches.asked(place, index, np.full_like(index, epoch))
+        return batches.asked(place, asked, index, np.full_like(index, epoch))
 
     return Drawn(
         phase,
-        batches.assembled(phase, index, np.zeros_like(index)),
+        batches.assembled(phase, asked, index, np.zeros_like(index)),
         at(0),
         at(1),
         at(period) if period is not None else None,
     )
 
 
-def period_of(recipe: Recipe, phase: int) -> int | None:
-    """After how many epochs the masks of a phase repeat; None where they are always drawn anew."""
-    corruptions = (
-        o.corruption for o in recipe.objectives_of(phase).values() if isinstance(o, Masked)
-    )
+def period_of(objectives: Mapping[str, Objective]) -> int | None:
+    """After how many epochs the masks repeat; None where they are always drawn anew."""
+    corruptions = (o.corruption for o in objectives.values() if isinstance(o, Masked))
     return next((c.copies for c in corruptions if c.when == "static"), None)

@@ -99,10 +99,11 @@ def _check_batches(recipe: Recipe, data: Data) -> Iterator[Finding]:
         if alike in seen:
             continue
         seen.append(alike)
-        drawn = draw(recipe, data, phase)
-        yield from check_questions(drawn, objectives, data.tokenizer)
-        size = data.tokenizer.size
-        yield from check_isolation(drawn, recipe, list(objectives.values()), size)
+        for turn in recipe.turns_of(phase):
+            drawn = draw(recipe, data, phase, turn.objectives)
+            yield from check_questions(drawn, turn.objectives, data.tokenizer)
+            asked = list(turn.objectives.values())
+            yield from check_isolation(drawn, recipe, asked, data.tokenizer.size)
 
 
 def _try(

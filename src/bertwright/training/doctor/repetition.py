@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertwright.randomness import Permutation, bits, key
+from bertwright.text.documents import Document
 from bertwright.text.near_duplicates import Similar, Sketcher
 from bertwright.text.shards import Split
 from bertwright.text.tokenizers import Tokenizer
@@ -70,7 +71,7 @@ def near_duplicates(split: Split, tokenizer: Tokenizer) -> NearDuplicates:
     similar = Similar()
     found = num_sampled = 0
     for documents in _sampled(split, tokenizer):
-        for _, sketch in Sketcher()(documents):
+        for _, sketch in Sketcher()(list(map(Document, documents))):
             found += not similar.add(sketch)
             num_sampled += 1
     return NearDuplicates(found, num_sampled)

@@ -50,7 +50,7 @@ class Trial:
         if not asking:
             return None
         _, number, question = max(asking, key=lambda each: each[0])
-        return cls(_only_phase(recipe, number), question, data, mine)
+        return cls(_only_turn(recipe, number, question), question, data, mine)
 
     def with_batches(self, most_tokens: float) -> "Trial":
         """The same with batches of at most so many tokens, and at least one row."""
@@ -106,15 +106,22 @@ def with_batches(recipe: Recipe, most_tokens: float) -> Recipe:
     phases: list[Phase] = []
     for number, phase in enumerate(recipe.phases):
         own = recipe.batch_tokens_of(number)
-        if max(own.at(0.0), own.at(1.0)) > most_tokens:
+        if own.extremes()[1] > most_tokens:
             own = Constant(value=max(most_tokens, recipe.assembly_of(number).length))
         phases.append(phase.model_copy(update={"batch_tokens": own}))
     return recipe.model_copy(update={"phases": tuple(phases)})
 
 
-def _only_phase(recipe: Recipe, number: int) -> Recipe:
+def _only_turn(recipe: Recipe, number: int, question: str) -> Recipe:
+    """A recipe of one phase, whose steps all ask a question and what is asked beside it."""
     batch_tokens = Constant(value=recipe.batch_tokens_of(number).at(1.0))
-    phase = recipe.phases[number].model_copy(update={"share": 1.0, "batch_tokens": batch_tokens})
+    changed: dict[str, object] = {"share": 1.0, "batch_tokens": batch_tokens}
+    turns = recipe.turns_of(number)
+    if len(turns) > 1:
+        stated = recipe.phases[number].objectives or {}
+        asked = next(turn.objectives for turn in turns if question in turn.objectives)
+        changed["objectives"] = {name: stated.get(name, {}) for name in asked}
+    phase = recipe.phases[number].model_copy(update=changed)
     return recipe.model_copy(update={"phases": (phase,)})
 
 

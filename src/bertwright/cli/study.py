@@ -1,0 +1,152 @@
+"""``bertwright study``: run, list and show experiments; ``bertwright compare``: one of your own."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from bertwright.cli.output import AsJson, report, say
+from bertwright.cli.recipes import Plugin
+
+if TYPE_CHECKING:
+    from bertwright.studies.study import Study
+
+app = typer.Typer(help="Run, list and show studies: arms at equal cost, with a verdict.")
+
+Processes = Annotated[
+    int, typer.Option(min=1, help="Runs at once, on this machine; not where time is equal.")
+]
+On = Annotated[
+    Literal["ray"] | None,
+    typer.Option(help="Give the runs to a Ray cluster that shares the folder -o."),
+]
+
+
+@app.command("list")
+def list_studies(as_json: AsJson = False) -> None:
+    """List the studies that come with bertwright."""
+    from bertwright.studies.study import all_studies
+
+    found = {study.name: f"{study.system}: {study.question}" for study in all_studies()}
+    if as_json:
+        report(found, as_json)
+        return
+    for name, about in found.items():
+        typer.echo(f"{name:<24} {about}")
+
+
+@app.command()
+def show(name: str) -> None:
+    """Print a study: a file of your own may look like it."""
+    from bertwright.studies.study import Study, as_yaml
+
+    typer.echo(as_yaml(Study.load(name)), nl=False)
+
+
+@app.command()
+def run(
+    names: Annotated[
+        list[str], typer.Argument(metavar="STUDY ...", help="By name, or YAML files of your own.")
+    ],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="A folder for runs and results; may be shared.")
+    ],
+    seeds: Annotated[int | None, typer.Option(min=1, help="In the place of the study's.")] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="Equal time for each arm, 10m, in the place of what is equal."),
+    ] = None,
+    text: Annotated[
+        list[str] | None, typer.Option(help="Your own text in the place of the study's.")
+    ] = None,
+    processes: Processes = 1,
+    on: On = None,
+    plugin: Plugin = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a study: what is finished is not done again, what was interrupted goes on."""
+    from bertwright.recipes.loading import import_plugin
+    from bertwright.studies.corpora import Files
+    from bertwright.studies.study import Equal, Study
+
+    if plugin is not None:
+        import_plugin(plugin)
+    changes: dict[str, Any] = {}
+    if seeds is not None:
+        changes["seeds"] = seeds
+    if budget is not None:
+        changes["equal"] = Equal(time=budget)
+    if text:
+        changes["corpus"] = Files(paths=tuple(text))
+    studies = [Study.load(name).model_copy(update=changes) for name in names]
+    results = {study.name: _run(study, output, None, processes, on, as_json) for study in studies}
+    if as_json:
+        report(results, as_json)
+
+
+@app.command()
+def claims(
+    results: Annotated[Path, typer.Argument(help="The folder that study run -o was given.")],
+    document: Annotated[Path, typer.Option(help="The page to write.")],
+) -> None:
+    """Write the page of all claims and what has become of them."""
+    from bertwright.studies.claims_page import write_claims
+
+    write_claims(results, document)
+
+
+def compare(
+    first: Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe by name or file.")],
+    second: Annotated[str, typer.Argument(metavar="RECIPE", help="Another one.")],
+    data: Annotated[Path, typer.Option(help="A folder that prepare wrote.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="A folder for runs and results.")],
+    budget: Annotated[str, typer.Option(help="Time for each run: 90s, 10m, 1h.")] = "10m",
+    seeds: Annotated[int, typer.Option(min=1, help="Repetitions, paired.")] = 3,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--change", help="key.path=value, to both; as often as needed."),
+    ] = None,
+    plugin: Plugin = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train two recipes on your text for the same time, and say which is better."""
+    from bertwright.recipes.loading import changed, import_plugin
+    from bertwright.studies.study import Arm, Equal, Study
+
+    if plugin is not None:
+        import_plugin(plugin)
+    study = Study(
+        name=f"{Path(first).stem} and {Path(second).stem}",
+        question="Which of the two is better?",
+        arms={first: Arm(recipe=first), second: Arm(recipe=second)},
+        changes=changed({}, changes or []),
+        equal=Equal(time=budget),
+        seeds=seeds,
+    )
+    result = _run(study, output, data, 1, None, as_json)
+    if as_json:
+        report(result, as_json)
+
+
+def _run(
+    study: "Study",
+    output: Path,
+    data: Path | None,
+    processes: int,
+    on: str | None,
+    quiet: bool,
+) -> dict[str, Any]:
+    """Run a study and write its report; prints it unless ``quiet``."""
+    from bertwright.studies.report import lines, write_report
+    from bertwright.studies.running import run_study
+    from bertwright.training.interruption import Interrupted
+
+    try:
+        found = run_study(study, output, data=data, processes=processes, on=on, say=say)
+    except Interrupted as interrupted:
+        say(f"bertwright: {interrupted}; the same command goes on")
+        raise typer.Exit(interrupted.exit_code) from None
+    result = write_report(study, found, output / study.name)
+    if not quiet:
+        typer.echo("\n".join(["", *lines(result)]))
+    return result

@@ -1,0 +1,111 @@
+"""The way of the states through the blocks: which of them run, and what is made of what they give.
+
+A plan of depth gives the encoder a passage; a passage knows blocks by their number only.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from bertwright.encoder.kernels.noise import Noise, uniform
+from bertwright.encoder.roles import Role
+
+Apply = Callable[[int, Tensor], Tensor]
+"""The states behind a block, given its number and the states (B, L, D) before it."""
+
+Notes = dict[str, Tensor]
+"""What is known of a pass beside the states, by name."""
+
+SITE = 65
+"""Of the random numbers that leave blocks out."""
+
+
+class Passage(nn.Module):
+    """One block after the other.
+
+    While something is dropped, each is left out with the probability ``drop`` (Fan et al. 2020): a
+    function of seed, step and block, so that all rows of a step pass through the same blocks. Else
+    every ``every``-th runs.
+    """
+
+    def __init__(self, drop: float = 0.0, every: int = 1) -> None:
+        super().__init__()
+        self.drop, self.every = drop, every
+
+    def forward(
+        self,
+        x: Tensor,
+        blocks: Sequence[int],
+        apply: Apply,
+        noise: Noise | None = None,
+        real: Tensor | None = None,
+        notes: Notes | None = None,
+    ) -> Tensor:
+        """x (B, L, D) to (B, L, D) through ``blocks``; ``real`` (B, L) bool is where text stands,
+        None where it is everywhere."""
+        for index in self.chosen(blocks, noise):
+            x = apply(index, x)
+        return x
+
+    def chosen(self, blocks: Sequence[int], noise: Noise | None) -> Sequence[int]:
+        """The blocks that run."""
+        if noise is None:
+            return blocks[:: self.every]
+        if self.drop == 0.0:
+            return blocks
+        place = torch.tensor(blocks, device=noise.seed.device)
+        drawn: list[float] = uniform(noise, place, SITE).tolist()
+        return [index for index, number in zip(blocks, drawn, strict=True) if number >= self.drop]
+
+
+class Halting(Passage):
+    """Each place passes through blocks until it has had enough (Graves 2016; Dehghani et al. 2019).
+
+    Before every block a place gives the probability to halt behind it. Where those so far come to
+    more than 1 - ``epsilon``, and behind the last block in any case, what is missing to 1 takes
+    their place. The states are the mean of those behind every block, weighted by these numbers.
+    A place that has halted stays as it is, and is still seen; padding never begins.
+
+    Notes ``ponder`` (B, L), the number of blocks and the last weight, and ``halted`` (B, L) bool,
+    whether a place halted before it had to.
+    """
+
+    parameter_roles: ClassVar[dict[str, Role]] = {"unit.bias": Role("gate")}
+
+    def __init__(self, width: int, epsilon: float) -> None:
+        super().__init__()
+        self.unit = nn.Linear(width, 1)
+        self.epsilon = epsilon
+
+    def forward(
+        self,
+        x: Tensor,
+        blocks: Sequence[int],
+        apply: Apply,
+        noise: Noise | None = None,
+        real: Tensor | None = None,
+        notes: Notes | None = None,
+    ) -> Tensor:
+        going = torch.ones_like(x[..., 0], dtype=torch.bool) if real is None else real
+        halted, mean = torch.zeros_like(going), torch.zeros_like(x)
+        # In float32 at least: the sums of many are compared with 1.
+        spent = x.new_zeros(x.shape[:2], dtype=torch.promote_types(x.dtype, torch.float32))
+        ponder = spent
+        for index in blocks:
+            chance = torch.sigmoid(self.unit(x).squeeze(-1).to(spent.dtype))
+            enough = spent + chance > 1 - self.epsilon
+            ends = enough if index != blocks[-1] else torch.ones_like(enough)
+            weight = torch.where(ends, 1 - spent, chance) * going
+            x = torch.where(going[..., None], apply(index, x), x)
+            mean = mean + weight[..., None].to(x.dtype) * x
+            ponder = ponder + going + weight * ends
+            halted = halted | (going & enough)
+            spent = spent + weight
+            going = going & ~ends
+            if not going.any():
+                break
+        if notes is not None:
+            notes |= {"ponder": ponder, "halted": halted}
+        return mean

@@ -1,0 +1,157 @@
+"""Prompts are continued, one piece after another."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from bertwright.model.generating.decoding import Decoding, only_text, share_of
+from bertwright.model.generating.rows import GrowingRows, Pieces
+from bertwright.text.tokenizers import Tokenizer
+
+PLACES_AT_ONCE = 8192
+"""Of the rows that go on together, once they are as long as they may get."""
+
+Stopped = Literal["end", "stop", "limit", "full"]
+"""At the piece that ends a document, before one of the stop texts, after as many pieces as were
+asked for, or where the model can read no more."""
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """What follows a prompt.
+
+    ``log_probabilities`` are those of ``pieces``, in nats, as the model has them: before
+    temperature and truncation.
+    """
+
+    prompt: str
+    text: str
+    pieces: tuple[int, ...]
+    log_probabilities: tuple[float, ...]
+    stopped: Stopped
+    sample: int = 0
+
+    @property
+    def whole(self) -> str:
+        """The prompt and what follows it."""
+        return self.prompt + self.text
+
+    def as_dict(self) -> dict[str, Any]:
+        """What ``generate --json`` prints of it."""
+        return {
+            "prompt": self.prompt,
+            "text": self.text,
+            "sample": self.sample,
+            "stopped": self.stopped,
+            "tokens": len(self.pieces),
+            "log_probability": sum(self.log_probabilities),
+        }
+
+
+@dataclass
+class Growing:
+    """One text on its way; ``opened`` is how many of ``pieces`` it began with."""
+
+    prompt: str
+    pieces: list[int]
+    sample: int
+    opened: int = 0
+    logs: list[float] = field(default_factory=list[float])
+    text: str = ""
+    stopped: Stopped | None = None
+
+    def __post_init__(self) -> None:
+        self.opened = len(self.pieces)
+
+    @property
+    def new(self) -> list[int]:
+        """What was added."""
+        return self.pieces[self.opened :]
+
+    def finished(self) -> Continuation:
+        assert self.stopped is not None
+        return Continuation(
+            self.prompt, self.text, tuple(self.new), tuple(self.logs), self.stopped, self.sample
+        )
+
+
+@torch.inference_mode()
+def continued(
+    texts: Sequence[Growing],
+    opened: Callable[[Pieces], GrowingRows],
+    tokenizer: Tokenizer,
+    decoding: Decoding,
+    longest: int | None,
+) -> list[Continuation]:
+    """Every text to its end. ``opened`` begins rows with their first pieces; ``longest`` is how
+    many pieces can be read."""
+    for together in batches(texts, decoding.max_new_tokens):
+        rows = opened([text.pieces for text in together])
+        while together:
+            _take_one(together, rows.logits(), tokenizer, decoding)
+            for text in together:
+                _look_for_an_end(text, tokenizer, decoding, longest)
+            going = [number for number, text in enumerate(together) if text.stopped is None]
+            if going and len(going) < len(together):
+                rows.select(going)
+            together = [together[number] for number in going]
+            if together:
+                rows.append([text.pieces[-1] for text in together])
+    return [text.finished() for text in texts]
+
+
+def batches(texts: Sequence[Growing], more: int) -> Iterator[list[Growing]]:
+    """The texts, longest first, as many at a time as there is room for when they have grown."""
+    waiting = sorted(texts, key=lambda text: -len(text.pieces))
+    while waiting:
+        number = max(1, PLACES_AT_ONCE // (len(waiting[0].pieces) + more))
+        yield waiting[:number]
+        waiting = waiting[number:]
+
+
+def _take_one(
+    texts: Sequence[Growing], logits: torch.Tensor, tokenizer: Tokenizer, decoding: Decoding
+) -> None:
+    """One more piece for every text, logits (B, V)."""
+    found = logits.double().log_softmax(-1).cpu().numpy()
+    allowed = only_text(tokenizer, logits, tokenizer.specials.end)
+    shares = np.array(
+        [share_of(decoding.seed, t.pieces[: t.opened], t.sample, len(t.new)) for t in texts]
+    )
+    pieces = decoding.choose(allowed, [text.pieces for text in texts], shares)
+    for row, (text, piece) in enumerate(zip(texts, pieces.tolist(), strict=True)):
+        text.pieces.append(piece)
+        text.logs.append(float(found[row, piece]))
+
+
+def _look_for_an_end(
+    text: Growing, tokenizer: Tokenizer, decoding: Decoding, longest: int | None
+) -> None:
+    """Note why a text ends here, if it does, and what it then says."""
+    ends = {
+        "end": text.pieces[-1] == tokenizer.specials.end,
+        "limit": len(text.new) >= decoding.max_new_tokens,
+        "full": longest is not None and len(text.pieces) > longest,
+    }
+    text.stopped = next((reason for reason, true in ends.items() if true), None)  # type: ignore[assignment]
+    if text.stopped is None and not decoding.stop:
+        return
+    speak(text, tokenizer, decoding)
+
+
+def speak(text: Growing, tokenizer: Tokenizer, decoding: Decoding) -> None:
+    """Note what the new pieces say, up to where a stop text begins."""
+    text.text = said(tokenizer, text.pieces[: text.opened], text.new)
+    before = [text.text.find(stop) for stop in decoding.stop if stop in text.text]
+    if before:
+        text.text, text.stopped = text.text[: min(before)], "stop"
+
+
+def said(tokenizer: Tokenizer, prompt: Sequence[int], new: Sequence[int]) -> str:
+    """The text of new pieces behind those of a prompt, with the space between them if there is
+    one."""
+    before, whole = tokenizer.decode(list(prompt)), tokenizer.decode([*prompt, *new])
+    return whole[len(before) :] if whole.startswith(before) else tokenizer.decode(list(new))

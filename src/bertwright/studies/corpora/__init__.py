@@ -1,0 +1,7 @@
+"""The texts that studies read: the embedded sample, one's own files, and languages made to order,
+in which it is known what there is to be learned."""
+
+from bertwright.studies.corpora.corpus import Corpus, Files, Sample, Written
+from bertwright.studies.corpora.grammar import Grammar
+
+__all__ = ["Corpus", "Files", "Grammar", "Sample", "Written"]

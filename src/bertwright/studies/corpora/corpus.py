@@ -1,0 +1,66 @@
+"""The axis of corpora: a text, and what can be asked of a model that has read it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from bertwright.axes import Choice
+from bertwright.text.sample import gather_sample
+
+
+@dataclass(frozen=True)
+class Written:
+    """Where a corpus lies: its text, its minimal pairs and its tasks, as far as it has any.
+
+    A task is a folder with a training and a development file.
+    """
+
+    folder: Path
+
+    @property
+    def text(self) -> Path:
+        """A folder of text."""
+        return self.folder / "text"
+
+    @property
+    def pairs(self) -> Path:
+        """Minimal pairs as JSON lines."""
+        return self.folder / "pairs.jsonl"
+
+    def task(self, name: str) -> Path:
+        """The folder of a task."""
+        return self.folder / "tasks" / name
+
+
+class Corpus(Choice):
+    """The axis: where the text of a study comes from."""
+
+    def write(self, to: Written) -> None:
+        """Write the corpus; the same choice writes the same bytes."""
+        raise TypeError(f"{type(self).__name__} is an axis, not a corpus")
+
+    def inputs(self, written: Written) -> list[Path]:
+        """What is prepared."""
+        return [written.text]
+
+
+class Sample(Corpus):
+    """The documentation that is installed with Python and the packages of the project."""
+
+    kind: Literal["sample"] = "sample"
+
+    def write(self, to: Written) -> None:
+        gather_sample(to.text)
+
+
+class Files(Corpus):
+    """Text of one's own: ``paths`` as ``prepare`` takes them."""
+
+    kind: Literal["files"] = "files"
+    paths: tuple[str, ...]
+
+    def write(self, to: Written) -> None:
+        to.folder.mkdir(parents=True, exist_ok=True)
+
+    def inputs(self, written: Written) -> list[Path]:
+        return [Path(path) for path in self.paths]

@@ -1,0 +1,164 @@
+"""A language made to order: a grammar, a world of facts, and stories in the order of a day.
+
+What there is to be learned is known. Verbs agree in number with their subject, over a distractor
+in between. A document has a topic, which its nouns belong to. People found companies and live in
+towns, and companies have their seat in a town, always the same ones; names are of one to three
+words. Some phrases of three words always stand together. The sentences of a document tell of a day
+from its morning to its night.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal
+
+import numpy as np
+
+from bertwright.randomness import generator, key
+from bertwright.studies.corpora.lexicon import new_words
+
+TOPICS = 8
+NOUNS_OF_A_TOPIC = 20
+VERBS, ADJECTIVES, PHRASES = 30, 30, 60
+PEOPLE, COMPANIES, TOWNS = 60, 60, 30
+HOURS = ("at dawn", "in the morning", "at noon", "in the afternoon", "in the evening", "at night")
+"""The parts of a day, in order."""
+
+SENTENCES_OF_AN_HOUR = 2
+
+
+@dataclass(frozen=True)
+class Name:
+    """Somebody or something with a name of one or more words, and what kind it is of."""
+
+    words: tuple[str, ...]
+    kind: Literal["PER", "ORG", "LOC"]
+
+    def __str__(self) -> str:
+        return " ".join(self.words)
+
+
+Word = str | Name
+"""What a sentence is made of."""
+
+
+class World:
+    """The words, the names and the facts of a seed."""
+
+    def __init__(self, seed: int) -> None:
+        taken: set[str] = set()
+
+        def words(purpose: str, count: int, syllables: int = 2) -> list[str]:
+            return list(islice(new_words(seed, purpose, taken, syllables), count))
+
+        nouns = words("nouns", TOPICS * NOUNS_OF_A_TOPIC)
+        self.nouns = [nouns[topic::TOPICS] for topic in range(TOPICS)]
+        self.verbs = words("verbs", VERBS)
+        self.adjectives = words("adjectives", ADJECTIVES)
+        phrase_words = words("phrases", 3 * PHRASES)
+        self.phrases = [tuple(phrase_words[n::PHRASES]) for n in range(PHRASES)]
+        draw = generator(key(seed, "world"))
+
+        def names(purpose: str, count: int, kind: Literal["PER", "ORG", "LOC"]) -> list[Name]:
+            parts = words(purpose, 3 * count, 3)
+            sizes = draw.integers(1, 4, count)
+            return [Name(tuple(parts[n::count][: sizes[n]]), kind) for n in range(count)]
+
+        self.people = names("people", PEOPLE, "PER")
+        self.companies = names("companies", COMPANIES, "ORG")
+        self.towns = names("towns", TOWNS, "LOC")
+        self.founded = [self.companies[n] for n in draw.permutation(COMPANIES)]
+        self.home = [self.towns[n] for n in draw.integers(TOWNS, size=PEOPLE)]
+        self.seat = [self.towns[n] for n in draw.integers(TOWNS, size=COMPANIES)]
+
+    def fact(self, draw: np.random.Generator) -> list[Word]:
+        """One of the facts, as a sentence."""
+        number, relation = int(draw.integers(PEOPLE)), int(draw.integers(3))
+        if relation == 0:
+            return [self.people[number], "founded", self.founded[number]]
+        if relation == 1:
+            return [self.people[number], "lives", "in", self.home[number]]
+        return [self.companies[number], "has", "its", "seat", "in", self.seat[number]]
+
+    def clause(self, topic: int, draw: np.random.Generator) -> "Clause":
+        """A clause of nouns of a topic."""
+        nouns = self.nouns[topic]
+        subject, other, thing = (nouns[int(n)] for n in draw.choice(len(nouns), 3, replace=False))
+        adjectives = [self.adjectives[int(n)] for n in draw.integers(ADJECTIVES, size=2)]
+        phrase = self.phrases[int(draw.integers(PHRASES))] if draw.random() < 0.25 else None
+        return Clause(
+            subject,
+            bool(draw.random() < 0.5),
+            adjectives[0] if draw.random() < 0.5 else None,
+            other if draw.random() < 0.5 else None,
+            bool(draw.random() < 0.5),
+            self.verbs[int(draw.integers(VERBS))],
+            thing,
+            adjectives[1] if draw.random() < 0.3 else None,
+            phrase,
+        )
+
+
+@dataclass(frozen=True)
+class Clause:
+    """Somebody, perhaps near somebody else, does something to something."""
+
+    subject: str
+    plural: bool
+    adjective: str | None
+    near: str | None
+    near_plural: bool
+    verb: str
+    thing: str
+    thing_adjective: str | None
+    phrase: tuple[str, ...] | None
+
+    def words(self) -> list[Word]:
+        """The sentence without its hour."""
+        near = ["near", "the", _in_number(self.near, self.near_plural)] if self.near else []
+        thing = self.phrase or tuple(w for w in (self.thing_adjective, self.thing) if w)
+        return [
+            "the",
+            *([self.adjective] if self.adjective else []),
+            _in_number(self.subject, self.plural),
+            *near,
+            # The verb of one has an s, the noun of several, as in English.
+            _in_number(self.verb, not self.plural),
+            "the",
+            *thing,
+        ]
+
+
+@dataclass(frozen=True)
+class Story:
+    """A document: its topic, and its sentences with the hour that each belongs to."""
+
+    topic: int
+    sentences: Sequence[tuple[int, Sequence[Word]]]
+
+    def __str__(self) -> str:
+        return " ".join(sentence(words) for _, words in self.sentences)
+
+
+def stories(world: World, seed: int, purpose: str, count: int) -> Iterator[Story]:
+    """So many stories, others for every purpose."""
+    for number in range(count):
+        draw = generator(key(seed, "stories", purpose), number)
+        topic = int(draw.integers(TOPICS))
+        told: list[tuple[int, Sequence[Word]]] = []
+        for hour, name in enumerate(HOURS):
+            for _ in range(SENTENCES_OF_AN_HOUR):
+                is_fact = draw.random() < 0.25
+                words = world.fact(draw) if is_fact else world.clause(topic, draw).words()
+                told.append((hour, [*name.split(), *words]))
+        yield Story(topic, told)
+
+
+def sentence(words: Sequence[Word]) -> str:
+    """A sentence as it is written."""
+    written = " ".join(str(word) for word in words)
+    return f"{written[:1].upper()}{written[1:]}."
+
+
+def _in_number(word: str, with_s: bool) -> str:
+    return f"{word}s" if with_s else word

@@ -1,0 +1,145 @@
+"""The axis of measures: what is found out about a trained arm, as named figures."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from bertwright.axes import Choice
+from bertwright.errors import UserError
+from bertwright.model.counting import parameters_by_part
+from bertwright.model.folder import TRAINING, load_model
+from bertwright.model.text_model import TextModel
+from bertwright.recipes import Recipe
+from bertwright.recipes.loading import merged
+from bertwright.studies.corpora import Written
+from bertwright.tasks.catalogue import TASKS, find_part, table_task
+from bertwright.tasks.finetuning import finetune
+from bertwright.tasks.formats.minimal_pairs import read_minimal_pairs
+from bertwright.tasks.formats.tables import Columns
+from bertwright.tasks.minimal_pairs import score_minimal_pairs
+from bertwright.tasks.task import Task
+from bertwright.text.shards import Data
+from bertwright.training.compilation import operations_per_token
+from bertwright.training.evaluation import evaluate
+
+Figures = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """An arm that has been trained with one seed, and what it was trained on."""
+
+    folder: Path
+    data: Data
+    corpus: Written
+    seed: int
+
+    def text_model(self) -> TextModel:
+        """The model in float32."""
+        return TextModel(*load_model(self.folder), "float32")
+
+
+class Measure(Choice):
+    """The axis; only these ``arms`` are measured, or all."""
+
+    arms: tuple[str, ...] | None = None
+
+    def of(self, trained: Trained) -> Figures:
+        """The figures of a trained arm."""
+        raise TypeError(f"{type(self).__name__} is an axis, not a measure")
+
+
+class HeldOut(Measure):
+    """The questions of its last phase on held-out text, or others with ``changes`` to the recipe.
+
+    A question is answered by the head of its name: one that was trained for something else may be
+    asked.
+    """
+
+    kind: Literal["held-out"] = "held-out"
+    changes: dict[str, Any] = Field(default_factory=dict)
+
+    def of(self, trained: Trained) -> Figures:
+        model, _ = load_model(trained.folder)
+        asked = Recipe.model_validate(merged(model.recipe.as_dict(), self.changes))
+        if asked.encoder != model.recipe.encoder:
+            raise UserError("a held-out measure may change what is asked, not the encoder")
+        return evaluate(model, trained.data, recipe=asked)
+
+
+class MinimalPairs(Measure):
+    """The share of minimal pairs whose acceptable sentence is the more likely one: those of a
+    ``file``, or those that come with the corpus."""
+
+    kind: Literal["minimal-pairs"] = "minimal-pairs"
+    file: str | None = None
+
+    def of(self, trained: Trained) -> Figures:
+        path = trained.corpus.pairs if self.file is None else Path(self.file)
+        if not path.exists():
+            raise UserError(f"{path}: there are no minimal pairs")
+        found = score_minimal_pairs(trained.text_model(), read_minimal_pairs(path))
+        paradigms = {name: scores.accuracy for name, scores in found.paradigms.items()}
+        return {"accuracy": found.all.accuracy, **paradigms}
+
+
+class Probe(Measure):
+    """How well the arm learns a task: one that comes with the corpus, or a known one with its
+    ``data`` folder. ``examples`` of its training part are used."""
+
+    kind: Literal["probe"] = "probe"
+    task: str
+    data: str | None = None
+    examples: int | None = None
+    settings: dict[str, Any] = Field(default_factory=dict)
+
+    def of(self, trained: Trained) -> Figures:
+        folder = trained.corpus.task(self.task) if self.data is None else Path(self.data)
+        train, dev = find_part(folder, "train"), find_part(folder, "dev")
+        task = _task(self.task, train)
+        learned = task.read(train)[: self.examples]
+        result = finetune(
+            trained.text_model(),
+            task,
+            train=learned,
+            dev=task.read(dev),
+            seed=trained.seed,
+            **self.settings,
+        )
+        return result.runs[0].scores
+
+
+class Cost(Measure):
+    """What the arm has cost: steps, tokens, seconds, floating-point operations; and its size."""
+
+    kind: Literal["cost"] = "cost"
+
+    def of(self, trained: Trained) -> Figures:
+        about = json.loads((trained.folder / TRAINING).read_text(encoding="utf-8"))
+        model, _ = load_model(trained.folder)
+        recipe, size = model.recipe, model.vocabulary_size
+        shares = [phase.share for phase in recipe.phases]
+        costs = operations_per_token(recipe, size)
+        mean = sum(share * cost for share, cost in zip(shares, costs, strict=True)) / sum(shares)
+        return {
+            "steps": about["steps"],
+            "tokens": about["tokens"],
+            "seconds": about["seconds"],
+            "operations": about["tokens"] * mean,
+            "parameters": sum(parameters_by_part(recipe, size).values()),
+        }
+
+
+def _task(name: str, train: Path) -> Task:
+    """A known task, or a table with columns text, perhaps pair, and label."""
+    if name in TASKS:
+        return TASKS[name]
+    if train.suffix == ".iob2":
+        return TASKS["ner"]
+    with open(train, encoding="utf-8") as file:
+        has_pair = "pair" in file.readline().rstrip("\n").split("\t")
+    return table_task(name, Columns("text", "pair" if has_pair else None, "label"))

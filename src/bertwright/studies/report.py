@@ -1,0 +1,127 @@
+"""A study in a table, as data, and in a picture."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from bertwright.bench.document import origin, table
+from bertwright.files import atomic_file, write_text
+from bertwright.statistics import Estimate, estimate, paired
+from bertwright.studies.running import Found
+from bertwright.studies.study import Study
+from bertwright.studies.verdict import (
+    Verdict,
+    figure,
+    has_figure,
+    overall,
+    shared_figures,
+    verdicts,
+)
+
+RESULT, TABLE, PICTURE = "result.json", "report.md", "picture.png"
+
+
+def write_report(study: Study, found: Found, out: Path) -> dict[str, Any]:
+    """Leave ``result.json``, ``report.md`` and ``picture.png`` in a folder; returns the first."""
+    result = as_dict(study, found)
+    write_text(out / RESULT, json.dumps(result, indent=1) + "\n")
+    write_text(out / TABLE, "\n".join([f"# {study.name}", "", *lines(result), "", origin()]) + "\n")
+    draw(study, found, out / PICTURE)
+    return result
+
+
+def as_dict(study: Study, found: Found) -> dict[str, Any]:
+    """Everything that was found, as plain data."""
+    judged = verdicts(study, found)
+    return {
+        "study": study.as_dict(),
+        "equal": str(study.equal),
+        "origin": origin(),
+        "arms": {arm: {str(seed): dict(f) for seed, f in by.items()} for arm, by in found.items()},
+        "verdicts": [verdict.as_dict() for verdict in judged],
+        "verdict": overall(judged) if judged else None,
+        "shown": _shown_figures(study, found, judged),
+    }
+
+
+def lines(result: dict[str, Any]) -> list[str]:
+    """The same for a document: the question, a table of arms, and what became of the claim."""
+    study, shown = result["study"], result["shown"]
+    found = {
+        arm: {int(seed): figures for seed, figures in by.items()}
+        for arm, by in result["arms"].items()
+    }
+    seeds = len(next(iter(found.values())))
+    rows: list[dict[str, object]] = []
+    for arm in found:
+        row: dict[str, object] = {"arm": arm}
+        for name in shown:
+            if has_figure(found, arm, name):
+                row[name] = _in_short(estimate(figure(found, arm, name)))
+        rows.append(row)
+    columns = {"arm": "arm", **{name: _heading(name) for name in shown}}
+    told = [
+        f"{study['question']} {study['source']}".strip(),
+        "",
+        f"Every arm has had {result['equal']}; mean and 95 % interval over {seeds} seeds.",
+        "",
+        *table(columns, rows),
+    ]
+    for verdict in result["verdicts"]:
+        low, high = verdict["interval"]
+        told += [
+            "",
+            f"- {verdict['expected']}: **{verdict['verdict']}** "
+            f"({verdict['lead']:+.4g} [{low:.4g}, {high:.4g}])",
+        ]
+    return told
+
+
+def draw(study: Study, found: Found, picture: Path) -> None:
+    """Each shown figure in a panel: an arm a row, a seed a dot, the mean with its interval."""
+    shown = _shown_figures(study, found, verdicts(study, found))
+    drawing = Figure(figsize=(4.2 * len(shown), 0.5 * len(found) + 1.6), layout="constrained")
+    panels: Any = drawing.subplots(1, len(shown), squeeze=False, sharey=True)
+    names = list(found)
+    for axes, name in zip(panels[0], shown, strict=True):
+        for place, arm in enumerate(names):
+            if not has_figure(found, arm, name):
+                continue
+            values = figure(found, arm, name)
+            mean = estimate(values)
+            axes.plot(values, [place] * len(values), "o", color="0.7", markersize=5)
+            half = 0.0 if mean.count < 2 else mean.high - mean.mean
+            axes.errorbar(mean.mean, place, xerr=half, fmt="D", color="C0", capsize=4)
+        axes.set_title(_heading(name))
+        axes.grid(alpha=0.3, axis="x")
+    panels[0][0].set_yticks(range(len(names)), names)
+    panels[0][0].invert_yaxis()
+    FigureCanvasAgg(drawing)
+    with atomic_file(picture) as temporary:
+        drawing.savefig(temporary, dpi=110, format="png")
+
+
+def difference(found: Found, first: str, second: str, name: str) -> Estimate:
+    """By how much a figure of one arm is above that of another, paired by seed."""
+    return paired(figure(found, first, name), figure(found, second, name))
+
+
+def _shown_figures(study: Study, found: Found, judged: Sequence[Verdict]) -> list[str]:
+    """Those that the claim is about; else losses and accuracies that all arms have."""
+    claimed = list(dict.fromkeys(verdict.expectation.measure for verdict in judged))
+    endings = ("_loss", "_accuracy", "bits_per_byte", ".accuracy")
+    return claimed or [n for n in shared_figures(found) if n.endswith(endings)]
+
+
+def _heading(name: str) -> str:
+    return name.removeprefix("held-out.").replace("_", " ").replace(".", ": ")
+
+
+def _in_short(mean: Estimate) -> str:
+    if mean.count < 2:
+        return f"{mean.mean:.4g}"
+    return f"{mean.mean:.4g} ± {mean.high - mean.mean:.2g}"

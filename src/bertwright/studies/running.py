@@ -1,0 +1,240 @@
+"""Running a study: every arm with every seed, each once, here or on a cluster.
+
+A run is a function of its recipe, its data and its budget. Its folder is named by a hash of them:
+what is finished is not done again, in this study or in another one with the same arm, and what was
+interrupted goes on where it was.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from bertwright import __version__
+from bertwright.axes import Choice
+from bertwright.errors import MissingExtra, UserError
+from bertwright.files import write_text
+from bertwright.machine import num_cores
+from bertwright.model.folder import TRAINING
+from bertwright.recipes import Recipe
+from bertwright.studies.corpora import Corpus, Written
+from bertwright.studies.measures import Measure, Trained
+from bertwright.studies.study import Study
+from bertwright.text.preparation import prepare
+from bertwright.text.shards import Data
+from bertwright.text.tokenizers import TokenizerChoice
+from bertwright.text.vocabularies import train_on_files
+from bertwright.training.pretraining import pretrain
+
+Say = Callable[[str], None]
+Found = dict[str, dict[int, dict[str, float]]]
+"""Figures by arm and seed; a figure is named by its measure and itself."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A corpus and the data set that was made of it."""
+
+    corpus: Written
+    data: Path
+
+
+@dataclass(frozen=True)
+class Run:
+    """One arm with one seed: all that a process, here or elsewhere, needs to know."""
+
+    recipe: Recipe
+    prepared: Prepared
+    folder: Path
+    seconds: float | None
+    measures: Mapping[str, Measure]
+    start_from: Path | None = None
+    threads: int | None = None
+
+    def __call__(self) -> dict[str, float]:
+        """Train and measure, as far as that has not been done."""
+        if self.threads is not None:
+            import torch
+
+            torch.set_num_threads(self.threads)
+        if not (self.folder / TRAINING).is_file():
+            pretrain(
+                self.recipe,
+                self.prepared.data,
+                self.folder,
+                budget=self.seconds,
+                resume=True,
+                quiet=True,
+                start_from=None if self._started else self.start_from,
+            )
+            shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
+        return self._measured()
+
+    @property
+    def _started(self) -> bool:
+        return (self.folder / "recipe.yaml").is_file()
+
+    def _measured(self) -> dict[str, float]:
+        file = self.folder / "measures.json"
+        known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        seed = self.recipe.seed
+        trained = Trained(self.folder, Data.open(self.prepared.data), self.prepared.corpus, seed)
+        figures: dict[str, float] = {}
+        for name, measure in self.measures.items():
+            stated = measure.model_dump_json()
+            if stated not in known:
+                known[stated] = dict(measure.of(trained))
+                write_text(file, json.dumps(known, indent=1) + "\n")
+            figures |= {f"{name}.{figure}": value for figure, value in known[stated].items()}
+        return figures
+
+
+def run_study(
+    study: Study,
+    out: Path,
+    *,
+    data: Path | None = None,
+    processes: int = 1,
+    on: str | None = None,
+    say: Say = lambda line: None,
+) -> Found:
+    """Everything that a study needs, and what it found.
+
+    ``data`` is a data set in the place of the study's corpus; ``processes`` runs so many at once;
+    ``on`` "ray" gives the runs to a Ray cluster that shares the folder.
+
+    Errors: UserError for what does not fit together; Interrupted after a signal.
+    """
+    if processes > 1 and study.equal.seconds is not None:
+        raise UserError("arms that are given equal time run alone: leave out --processes")
+    prepared = prepared_for(study.corpus, study.tokenizer, out) if data is None else _given(data)
+    runs = plan(study, prepared, out)
+    if processes > 1:
+        threads = max(1, num_cores() // processes)
+        runs = {place: replace(run, threads=threads) for place, run in runs.items()}
+    found: Found = {arm: {} for arm in study.arms}
+    for arms in _in_turn(study):
+        places = [(arm, seed) for seed in range(study.seeds) for arm in arms]
+        results = _perform([runs[place] for place in places], processes, on)
+        for number, ((arm, seed), figures) in enumerate(zip(places, results, strict=False), 1):
+            found[arm][seed] = figures
+            say(f"{number} of {len(places)}: {arm}, seed {seed}")
+    return found
+
+
+def plan(study: Study, prepared: Prepared, out: Path) -> dict[tuple[str, int], Run]:
+    """The runs of a study, by arm and seed."""
+    data = Data.open(prepared.data)
+    runs: dict[tuple[str, int], Run] = {}
+    for arms in _in_turn(study):
+        for arm in arms:
+            for seed in range(study.seeds):
+                first = study.arms[arm].start_from
+                before = runs[first, seed].folder if first is not None else None
+                runs[arm, seed] = _run(study, arm, seed, prepared, data, before, out)
+    return runs
+
+
+def _run(
+    study: Study,
+    arm: str,
+    seed: int,
+    prepared: Prepared,
+    data: Data,
+    before: Path | None,
+    out: Path,
+) -> Run:
+    recipe = study.recipe(arm, seed, data.manifest.tokenizer.kind)
+    steps = study.equal.steps_of(recipe, data.tokenizer.size)
+    if steps is not None:
+        recipe = recipe.model_copy(update={"steps": steps})
+    deciding = {
+        "recipe": {n: v for n, v in recipe.as_dict().items() if n not in ("name", "source")},
+        "data": data.manifest.hash,
+        "seconds": study.equal.seconds,
+        "before": before.name if before else None,
+        "version": __version__,
+    }
+    folder = out / "runs" / _hash(deciding)
+    measures = {n: m for n, m in study.measures.items() if m.arms is None or arm in m.arms}
+    return Run(recipe, prepared, folder, study.equal.seconds, measures, before)
+
+
+def prepared_for(corpus: Corpus, tokenizer: TokenizerChoice, out: Path) -> Prepared:
+    """The data set of a corpus, made where it is not there yet."""
+    written = Written(out / "corpora" / _hash(_stated(corpus)))
+    done = written.folder / "written"
+    if not done.is_file():
+        shutil.rmtree(written.folder, ignore_errors=True)
+        corpus.write(written)
+        done.touch()
+    name = _hash([_stated(corpus), _stated(tokenizer)])
+    data, inputs = out / "data" / name, corpus.inputs(written)
+    if not data.is_dir():
+        vocabulary = out / "tokenizers" / name
+        if not vocabulary.is_dir():
+            train_on_files(inputs, vocabulary, tokenizer)
+        prepare(inputs, data, vocabulary)
+    return Prepared(written, data)
+
+
+def _given(data: Path) -> Prepared:
+    return Prepared(Written(data), data)
+
+
+def _in_turn(study: Study) -> Iterator[list[str]]:
+    """The arms in groups: those that start from another one after that one."""
+    done: set[str] = set()
+    while len(done) < len(study.arms):
+        ready = [
+            name
+            for name, arm in study.arms.items()
+            if name not in done and (arm.start_from is None or arm.start_from in done)
+        ]
+        if not ready:
+            raise UserError(f"study {study.name}: arms start from each other in a circle")
+        yield ready
+        done |= set(ready)
+
+
+def _perform(runs: Sequence[Run], processes: int, on: str | None) -> Iterator[dict[str, float]]:
+    """The figures of runs, in their order, as they become known."""
+    if on == "ray":
+        yield from _on_ray(runs)
+    elif processes > 1:
+        with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+            yield from pool.map(_call, runs)
+    else:
+        for run in runs:
+            yield run()
+
+
+def _on_ray(runs: Sequence[Run]) -> Iterator[dict[str, float]]:
+    """The same on the cluster that RAY_ADDRESS names, or on one of this machine alone."""
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingExtra("ray", "ray") from error
+    if not ray.is_initialized():
+        ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False)
+    remote: Any = ray.remote(max_retries=1)(_call)
+    for reference in [remote.remote(run) for run in runs]:
+        yield ray.get(reference)
+
+
+def _call(run: Run) -> dict[str, float]:
+    return run()
+
+
+def _stated(choice: Choice) -> dict[str, Any]:
+    return choice.model_dump(mode="json")
+
+
+def _hash(deciding: Any) -> str:
+    return sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,213 @@
+"""A study: arms that differ in what is asked about, and are equal in everything else.
+
+It is a YAML file: a question and where its claim stands, a text, arms (a recipe and changes to it),
+what is equal, what is measured, and what the claim says will be seen.
+"""
+
+from collections.abc import Iterable
+from importlib import resources
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+from pydantic import Field, ValidationError, model_validator
+
+from bertwright.axes import Settings, did_you_mean, explain
+from bertwright.errors import UserError
+from bertwright.recipes import Recipe
+from bertwright.recipes.loading import merged, read_yaml
+from bertwright.studies.corpora import Corpus, Sample
+from bertwright.studies.measures import HeldOut, Measure
+from bertwright.text.tokenizers import TokenizerChoice, WordPieceChoice
+from bertwright.training.clock import seconds_of
+from bertwright.training.compilation import operations_per_token
+
+BENCH = "bench"
+"""The file of what the studies of claims have in common; it is no study."""
+
+
+class Arm(Settings):
+    """One of the contestants: a recipe, and ``changes`` to it."""
+
+    recipe: str
+    changes: dict[str, Any] = Field(default_factory=dict)
+    start_from: str | None = None
+    """The arm whose model is the first of this one, seed by seed."""
+
+
+class Equal(Settings):
+    """What every arm gets: so many steps, tokens, floating-point operations, or so much time."""
+
+    steps: int | None = Field(default=None, ge=1)
+    tokens: float | None = Field(default=None, gt=0)
+    operations: float | None = Field(default=None, gt=0)
+    time: str | None = None
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Self:
+        stated = self.model_dump(exclude_none=True)
+        if len(stated) != 1:
+            raise ValueError("needs one of steps, tokens, operations, time")
+        if self.time is not None:
+            seconds_of(self.time)
+        return self
+
+    @property
+    def seconds(self) -> float | None:
+        """The time, where it is what is equal."""
+        return None if self.time is None else seconds_of(self.time)
+
+    def steps_of(self, recipe: Recipe, vocabulary_size: int) -> int | None:
+        """How many steps a recipe gets; None where time is equal."""
+        if self.steps is not None:
+            return self.steps
+        per_step = [phase.share * _mean_batch(recipe, n) for n, phase in enumerate(recipe.phases)]
+        if self.tokens is not None:
+            return max(1, round(self.tokens / sum(per_step)))
+        if self.operations is not None:
+            costs = operations_per_token(recipe, vocabulary_size)
+            step = sum(tokens * cost for tokens, cost in zip(per_step, costs, strict=True))
+            return max(1, round(self.operations / step))
+        return None
+
+    def __str__(self) -> str:
+        if self.time is not None:
+            return f"{self.time} of training"
+        [(name, amount)] = self.model_dump(exclude_none=True).items()
+        return f"{amount:,} {name}" if isinstance(amount, int) else f"{amount:.3g} {name}"
+
+
+class Expectation(Settings):
+    """What a claim says: a figure of one arm lies below, or above, that of another, or a number.
+
+    ``measure`` is the name of a measure and of one of its figures, ``held-out.masked_loss``; ``by``
+    is the least distance.
+    """
+
+    measure: str
+    arm: str
+    below: str | float | None = None
+    above: str | float | None = None
+    by: float = 0.0
+
+    @model_validator(mode="after")
+    def _one_side(self) -> Self:
+        if (self.below is None) == (self.above is None):
+            raise ValueError("needs either below or above")
+        return self
+
+    @property
+    def other(self) -> str | float:
+        """The arm or the number that it is compared with."""
+        other = self.above if self.below is None else self.below
+        assert other is not None, "one of them is stated"
+        return other
+
+    def __str__(self) -> str:
+        side = "above" if self.below is None else "below"
+        margin = f" by {self.by:g}" if self.by else ""
+        return f"{self.measure}: {self.arm} {side} {self.other}{margin}"
+
+
+class Study(Settings):
+    """Everything that a study is; every run of it is a function of this and of a seed."""
+
+    name: str
+    question: str
+    source: str = ""
+    system: str = ""
+    """The number of the system in the survey that the project follows, ``A9``."""
+    corpus: Corpus = Sample()
+    tokenizer: TokenizerChoice = WordPieceChoice(size=4096)
+    arms: dict[str, Arm] = Field(min_length=2)
+    changes: dict[str, Any] = Field(default_factory=dict)
+    """To every arm, before its own."""
+    equal: Equal
+    seeds: int = Field(default=3, ge=1)
+    measures: dict[str, Measure] = Field(default_factory=lambda: {"held-out": HeldOut()})
+    expected: tuple[Expectation, ...] = ()
+
+    @classmethod
+    def load(cls, name: str | Path) -> "Study":
+        """The study of a file, or one of those that come with the package.
+
+        Errors: UserError for what is not there or cannot be.
+        """
+        try:
+            return cls.model_validate(_read(name))
+        except ValidationError as error:
+            raise explain(error, f"study {name}") from error
+
+    @model_validator(mode="after")
+    def _names_that_exist(self) -> Self:
+        for expectation in self.expected:
+            for arm in (expectation.arm, expectation.other):
+                if isinstance(arm, str) and arm not in self.arms:
+                    raise ValueError(f"expected: no arm {arm!r}{did_you_mean(arm, self.arms)}")
+            measure = expectation.measure.split(".")[0]
+            if measure not in self.measures:
+                raise ValueError(
+                    f"expected: no measure {measure!r}{did_you_mean(measure, self.measures)}"
+                )
+        for arm in self.arms.values():
+            first = arm.start_from
+            if first is not None and first not in self.arms:
+                raise ValueError(f"start_from: no arm {first!r}{did_you_mean(first, self.arms)}")
+        return self
+
+    def recipe(self, arm: str, seed: int, tokenizer_kind: str = "wordpiece") -> Recipe:
+        """The recipe of an arm on text in pieces of this kind, without the number of its steps.
+
+        Errors: UserError for a recipe that is not there, or changes that cannot be.
+        """
+        chosen = self.arms[arm]
+        text = {"tokenizer": {"kind": tokenizer_kind}}
+        own = {"seed": seed, "text": text}
+        return Recipe.load(chosen.recipe, own, self.changes, chosen.changes)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+def study_names() -> list[str]:
+    """The studies that come with the package."""
+    return sorted(file.stem for file in _claims().glob("*.yaml") if file.stem != BENCH)
+
+
+def all_studies() -> Iterable[Study]:
+    """The same, read, in the order of the systems that they are about."""
+
+    def order(study: Study) -> tuple[int, str]:
+        digits = "".join(c for c in study.system.split(",")[0] if c.isdigit())
+        return int(digits or 0), study.name
+
+    return sorted((Study.load(name) for name in study_names()), key=order)
+
+
+def _read(name: str | Path) -> dict[str, Any]:
+    """What a study states, merged into what it extends."""
+    path = Path(name)
+    if path.suffix not in (".yaml", ".yml"):
+        if name not in (BENCH, *study_names()):
+            raise UserError(f"there is no study {name!r}{did_you_mean(str(name), study_names())}")
+        path = _claims() / f"{name}.yaml"
+    stated = {"name": path.stem, **read_yaml(path)}
+    parent = stated.pop("extends", None)
+    return stated if parent is None else merged(_read(parent), stated)
+
+
+def _claims() -> Path:
+    return Path(str(resources.files("bertwright.studies"))) / "claims"
+
+
+def _mean_batch(recipe: Recipe, phase: int) -> float:
+    """The tokens of a step, over the progress of a phase."""
+    batch = recipe.batch_tokens_of(phase)
+    points = [number / 100 for number in range(101)]
+    return sum(map(batch.at, points)) / len(points)
+
+
+def as_yaml(study: Study) -> str:
+    """A study as a file says it."""
+    return yaml.safe_dump(study.as_dict(), sort_keys=False, allow_unicode=True)

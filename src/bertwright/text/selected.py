@@ -1,0 +1,100 @@
+"""Some documents of a split as if there were no others: those in one language, or the translations
+between two."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from operator import itemgetter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertwright.text.shards import Split
+
+
+class SelectedSplit(Split):
+    """Some documents of a split, in their order, end to end.
+
+    Nothing is copied but where documents and sentences start: a position here is looked up among
+    the *runs*, the stretches of documents that are neighbours there, too.
+    """
+
+    def __init__(self, whole: Split, documents: NDArray[np.int64], name: str) -> None:
+        """``documents`` (n,) are the numbers of the chosen ones, in order."""
+        self._whole = whole
+        self.name = name
+        self.language_names = whole.language_names
+        lengths = np.diff(whole.document_starts)[documents]
+        self.document_starts = np.append(0, np.cumsum(lengths))
+        self.num_documents, self.num_pieces = len(documents), int(lengths.sum())
+        shift = whole.document_starts[documents] - self.document_starts[:-1]
+        first = np.flatnonzero(np.diff(documents, prepend=-2) != 1)
+        self._runs = self.document_starts[first]
+        self._shift = shift[first]
+
+        place = np.full(whole.num_documents, -1)
+        place[documents] = np.arange(len(documents))
+        sentences = whole.sentence_starts[:-1]
+        mine = place[np.searchsorted(whole.document_starts, sentences, side="right") - 1]
+        starts = sentences[mine >= 0] - shift[mine[mine >= 0]]
+        self.sentence_starts = np.append(starts, self.num_pieces)
+        self.num_sentences = len(starts)
+        self.languages = None if whole.languages is None else whole.languages[documents]
+        second = whole.translations
+        second = second[(place[second] >= 0) & (place[second - 1] >= 0)]
+        self.translations = place[second]
+
+    def pieces(self, start: int, stop: int) -> NDArray[np.int32]:
+        parts = [self._whole.pieces(*there) for there in self._stretches(start, stop)]
+        return np.concatenate([*parts, np.empty(0, np.int32)])
+
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
+        parts = [self._whole.marks(*there) for there in self._stretches(start, stop)]
+        return np.concatenate([*parts, np.empty(0, np.uint8)])
+
+    def word_bytes(self, start: int, stop: int) -> NDArray[np.uint16]:
+        parts = [self._whole.word_bytes(*there) for there in self._stretches(start, stop)]
+        return np.concatenate([*parts, np.empty(0, np.uint16)])
+
+    def gather(
+        self, starts: NDArray[np.int64], length: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+        first, last = (self._run_of(starts + offset) for offset in (0, length - 1))
+        if np.array_equal(first, last):
+            return self._whole.gather(starts + self._shift[first], length)
+        places = (np.asarray(starts)[:, None] + np.arange(length)).ravel()
+        pieces, marks = self._whole.gather(places + self._shift[self._run_of(places)], 1)
+        return pieces.reshape(-1, length), marks.reshape(-1, length)
+
+    def _run_of(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.searchsorted(self._runs, places, side="right") - 1
+
+    def _stretches(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Where [start, stop) lies in the whole."""
+        inside = self._runs[(self._runs > start) & (self._runs < stop)].tolist()
+        for begin, end in pairwise([start, *inside, stop]):
+            shift = int(self._shift[self._run_of(np.array(begin))])
+            yield begin + shift, end + shift
+
+
+def languages_apart(split: Split) -> list[SelectedSplit]:
+    """A split for each of the languages that its documents are in, in the order of their names."""
+    assert split.languages is not None
+    return [
+        SelectedSplit(split, np.flatnonzero(split.languages == number), name)
+        for number, name in sorted(enumerate(split.language_names), key=itemgetter(1))
+        if (split.languages == number).any()
+    ]
+
+
+def translations_apart(split: Split) -> list[SelectedSplit]:
+    """A split for each two languages between which it has translations, the first side first, in
+    the order of their names."""
+    assert split.languages is not None
+    names, second = split.language_names, split.translations
+    pairs = np.stack([split.languages[second - 1], split.languages[second]], axis=1)
+    found: list[SelectedSplit] = []
+    for a, b in np.unique(pairs, axis=0).tolist():
+        mine = second[(pairs == (a, b)).all(axis=1)]
+        documents = np.stack([mine - 1, mine], axis=1).ravel()
+        found.append(SelectedSplit(split, documents, f"{names[a]}-{names[b]}"))
+    return sorted(found, key=lambda own: own.name)

@@ -1,0 +1,93 @@
+"""The language made to order holds what it is made to hold."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bertwright.studies.corpora import Grammar, Written
+from bertwright.studies.corpora.stories import HOURS, Name, World, stories
+from bertwright.tasks.catalogue import find_part, table_task, tagging_task
+from bertwright.tasks.formats.minimal_pairs import MinimalPair, read_minimal_pairs
+from bertwright.tasks.formats.tables import Columns
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    written = Written(tmp_path_factory.mktemp("grammar") / "corpus")
+    Grammar(documents=100).write(written)
+    return written
+
+
+@pytest.fixture(scope="module")
+def pairs(written: Written) -> list[MinimalPair]:
+    return read_minimal_pairs(written.pairs)
+
+
+def test_the_same_choice_writes_the_same_bytes(written: Written, tmp_path: Path) -> None:
+    again = Written(tmp_path / "again")
+    Grammar(documents=100).write(again)
+    files = [file for file in written.folder.rglob("*") if file.is_file()]
+    assert len(files) == 10
+    for file in files:
+        assert (again.folder / file.relative_to(written.folder)).read_bytes() == file.read_bytes()
+
+
+def test_the_words_of_a_world_are_all_different() -> None:
+    world = World(seed=3)
+    words = [w for nouns in world.nouns for w in nouns] + world.verbs + world.adjectives
+    words += [w for phrase in world.phrases for w in phrase]
+    words += [w for name in world.people + world.companies + world.towns for w in name.words]
+    assert len(words) == len(set(words))
+
+
+def test_documents_tell_of_a_day_in_order() -> None:
+    for story in stories(World(0), 0, "text", 20):
+        hours = [hour for hour, _ in story.sentences]
+        assert hours == sorted(hours)
+        assert set(hours) == set(range(len(HOURS)))
+
+
+def test_facts_are_always_the_same() -> None:
+    world = World(0)
+    draw = np.random.default_rng(0)
+    told: dict[str, set[str]] = {}
+    for _ in range(2000):
+        fact = world.fact(draw)
+        assert isinstance(fact[-1], Name)
+        told.setdefault(" ".join(str(word) for word in fact[:-1]), set()).add(str(fact[-1]))
+    assert all(len(answers) == 1 for answers in told.values())
+
+
+def test_pairs_of_agreement_differ_in_the_number_of_the_verb(pairs: list[MinimalPair]) -> None:
+    verbs = set(World(0).verbs)
+    for pair in pairs:
+        if pair.paradigm != "agreement":
+            continue
+        good, bad = pair.good.rstrip(".").split(), pair.bad.rstrip(".").split()
+        [(one, other)] = [(g, b) for g, b in zip(good, bad, strict=True) if g != b]
+        assert one.removesuffix("s") == other.removesuffix("s") or {one, other} & verbs
+        assert one != other
+
+
+def test_pairs_of_order_have_the_same_words(pairs: list[MinimalPair]) -> None:
+    ordered = [pair for pair in pairs if pair.paradigm == "order"]
+    for pair in ordered:
+        both = [sorted(text.lower().rstrip(".").split()) for text in (pair.good, pair.bad)]
+        assert both[0] == both[1]
+
+
+@pytest.mark.parametrize("name", ["entailment", "order", "topic"])
+def test_tables_can_be_read_and_have_every_class(written: Written, name: str) -> None:
+    pair = None if name == "topic" else "pair"
+    task = table_task(name, Columns("text", pair, "label"))
+    train, dev = (task.read(find_part(written.task(name), part)) for part in ("train", "dev"))
+    assert {e.label for e in dev} == {e.label for e in train}  # type: ignore[union-attr]
+    assert len(train) > len(dev) >= 500
+    assert not {e.first for e in train} & {e.first for e in dev} or name == "order"  # type: ignore[union-attr]
+
+
+def test_names_are_tagged(written: Written) -> None:
+    examples = tagging_task("names").read(find_part(written.task("names"), "dev"))
+    tags = {tag for example in examples for tag in example.tags or ()}  # type: ignore[union-attr]
+    assert {"B-PER", "I-PER", "B-ORG", "B-LOC", "O"} <= tags

@@ -1,0 +1,111 @@
+"""Runs are done once, go on after a stop, and are the same wherever they are done."""
+
+import json
+from pathlib import Path
+
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+from small_study import small_study
+
+from bertwright.errors import UserError
+from bertwright.studies import running
+from bertwright.studies.report import RESULT, TABLE, lines, write_report
+from bertwright.studies.running import Found, run_study
+from bertwright.training.interruption import Interrupted
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("studies")
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> Found:
+    return run_study(small_study(), folder)
+
+
+@pytest.fixture(scope="module")
+def data(folder: Path, found: Found) -> Path:
+    """The data set that was made for them."""
+    [data] = (folder / "data").iterdir()
+    return data
+
+
+def test_every_arm_has_every_seed(found: Found) -> None:
+    assert {arm: sorted(seeds) for arm, seeds in found.items()} == {"one": [0, 1], "other": [0, 1]}
+    losses = [f["held-out.masked_loss"] for seeds in found.values() for f in seeds.values()]
+    assert len(set(losses)) == 4
+
+
+def test_what_is_done_is_not_done_again(
+    folder: Path, found: Found, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_more(*_: object, **__: object) -> None:
+        raise AssertionError("it was done before")
+
+    monkeypatch.setattr(running, "pretrain", no_more)
+    monkeypatch.setattr(running, "prepare", no_more)
+    assert run_study(small_study(name="another", seeds=1), folder)["one"][0] == found["one"][0]
+
+
+def test_two_at_once_find_the_same(tmp_path: Path, data: Path, found: Found) -> None:
+    assert run_study(small_study(), tmp_path, data=data, processes=2) == found
+
+
+def test_a_stopped_run_goes_on(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = small_study(changes={"checkpoint_every": 1}, seeds=1)
+    whole = run_study(study, tmp_path / "whole", data=data)
+    train = running.pretrain
+
+    def stopped(*arguments: object, **named: object) -> object:
+        named["quiet"] = True
+        from bertwright.training import pretraining
+
+        step = pretraining.RecipeBatches.__call__
+
+        def second_step(self: object, place: object) -> object:
+            if getattr(place, "step", 0) == 2:
+                raise Interrupted(15, 2, None)
+            return step(self, place)  # type: ignore[arg-type]
+
+        with monkeypatch.context() as patch:
+            patch.setattr(pretraining.RecipeBatches, "__call__", second_step)
+            return train(*arguments, **named)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "pretrain", stopped)
+        with pytest.raises(Interrupted):
+            run_study(study, tmp_path / "stopped", data=data)
+    assert run_study(study, tmp_path / "stopped", data=data) == whole
+
+
+def test_an_arm_may_start_from_another(tmp_path: Path, data: Path) -> None:
+    study = small_study(arms={"other": {"recipe": "bert-tiny", "start_from": "one"}}, seeds=1)
+    later = run_study(study, tmp_path, data=data)
+    assert later["other"][0]["held-out.masked_loss"] < later["one"][0]["held-out.masked_loss"]
+
+
+def test_time_is_not_shared() -> None:
+    with pytest.raises(UserError, match="leave out --processes"):
+        run_study(small_study(equal={"steps": None, "time": "1m"}), Path(), processes=2)
+
+
+def test_the_report_says_what_was_found(folder: Path, found: Found) -> None:
+    result = write_report(small_study(), found, folder / "small")
+    assert json.loads((folder / "small" / RESULT).read_text()) == json.loads(json.dumps(result))
+    told = "\n".join(lines(result))
+    assert told in (folder / "small" / TABLE).read_text()
+    assert "one below other: **not seen**" in told, "two seeds are too few"
+    assert (folder / "small" / "picture.png").stat().st_size > 1000
+
+
+def test_a_cluster_of_two_nodes_finds_the_same(tmp_path: Path, data: Path, found: Found) -> None:
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    cluster.add_node(num_cpus=1)
+    try:
+        ray.init(address=cluster.address, log_to_driver=False)
+        assert run_study(small_study(), tmp_path, data=data, on="ray") == found
+    finally:
+        ray.shutdown()
+        cluster.shutdown()

@@ -1,0 +1,76 @@
+"""What a study file may say, and what equal cost means."""
+
+from pathlib import Path
+
+import pytest
+from small_study import small_study
+
+from bertwright.errors import UserError
+from bertwright.studies.study import Equal, Study, all_studies, as_yaml, study_names
+from bertwright.training.compilation import operations_per_token
+
+
+@pytest.mark.parametrize("name", study_names())
+def test_every_study_of_the_package_has_recipes_that_can_be(name: str) -> None:
+    study = Study.load(name)
+    assert study.expected, "a claim says what will be seen"
+    assert study.source
+    assert study.system
+    for arm in study.arms:
+        assert study.recipe(arm, seed=1).seed == 1
+
+
+def test_studies_come_in_the_order_of_their_systems() -> None:
+    systems = [study.system for study in all_studies()]
+    assert systems == sorted(systems, key=lambda system: int(system[1:]))
+
+
+def test_what_is_shown_is_read_again(tmp_path: Path) -> None:
+    study = Study.load("sharing")
+    (tmp_path / "sharing.yaml").write_text(as_yaml(study))
+    assert Study.load(tmp_path / "sharing.yaml") == study
+
+
+def test_equal_tokens_and_operations_are_equal() -> None:
+    study = small_study(arms={"other": {"recipe": "bert-tiny", "changes": {"batch_tokens": 512}}})
+    recipes = [study.recipe(arm, 0) for arm in study.arms]
+    one, other = (Equal(tokens=51_200).steps_of(recipe, 400) for recipe in recipes)
+    assert (one, other) == (200, 100)
+    steps = [Equal(operations=1e12).steps_of(recipe, 400) or 0 for recipe in recipes]
+    costs = [
+        number * recipe.batch_tokens.at(0.0) * operations_per_token(recipe, 400)[0]
+        for number, recipe in zip(steps, recipes, strict=True)
+    ]
+    assert costs == pytest.approx([1e12, 1e12], rel=0.01)
+    assert Equal(time="2m").steps_of(recipes[0], 400) is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("arms: {a: {recipe: bert-tiny}}", "arms"),
+        ("equal: {steps: 3, tokens: 5}", "needs one of steps, tokens, operations, time"),
+        ("expected: [{measure: held-out.x, arm: a, below: c}]", "no arm 'c'"),
+        ("expected: [{measure: heldout.x, arm: a, below: b}]", "did you mean 'held-out'"),
+        ("expected: [{measure: held-out.x, arm: a}]", "needs either below or above"),
+        ("meassures: {}", "did you mean 'measures'"),
+        ("corpus: {kind: gramar}", "did you mean 'grammar'"),
+    ],
+)
+def test_a_file_that_cannot_be_is_told_where(tmp_path: Path, wrong: str, message: str) -> None:
+    right = {
+        "question": "question: why?",
+        "arms": "arms: {a: {recipe: bert-tiny}, b: {recipe: gpt-tiny}}",
+        "equal": "equal: {steps: 1}",
+    }
+    right[wrong.split(":")[0]] = wrong
+    file = tmp_path / "mine.yaml"
+    file.write_text("\n".join(right.values()))
+    with pytest.raises(UserError, match=message) as error:
+        Study.load(file)
+    assert "mine.yaml" in str(error.value)
+
+
+def test_a_study_that_is_not_there() -> None:
+    with pytest.raises(UserError, match="did you mean 'sharing'"):
+        Study.load("shering")

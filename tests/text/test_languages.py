@@ -1,0 +1,286 @@
+"""Languages and translations: what can be read, what a data set says of them, what is refused."""
+
+import gzip
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as arrow
+import pytest
+from pyarrow import parquet
+from small_text import stories
+
+from bertwright.errors import UserError
+from bertwright.text import shard_writing
+from bertwright.text.documents import Document, ReadCounts
+from bertwright.text.languages import smoothed, upsampling
+from bertwright.text.preparation import prepare
+from bertwright.text.readers import read_documents
+from bertwright.text.shards import MANIFEST, Data, Split
+from bertwright.text.sources import find_sources
+from bertwright.text.tokenizers import Tokenizer
+from bertwright.text.vocabularies import train_on_files
+
+ENGLISH = ["A ship sails.", "The sea is wide.", "Nobody sleeps."]
+GERMAN = ["Ein Schiff segelt.", "Das Meer ist weit.", "Niemand schläft."]
+PAIRS = [Document(e, "en", Document(g, "de")) for e, g in zip(ENGLISH, GERMAN, strict=True)]
+ROWS = [{"en": e, "de": g} for e, g in zip(ENGLISH, GERMAN, strict=True)]
+
+
+def read(*inputs: str, **options: str) -> list[Document]:
+    counts = ReadCounts()
+    return list(read_documents(find_sources(inputs, counts=counts, **options), counts))
+
+
+def lines_beside(folder: Path) -> str:
+    (folder / "t.en").write_text("\n".join(ENGLISH) + "\n")
+    (folder / "t.de.gz").write_bytes(gzip.compress("\n".join(GERMAN).encode()))
+    return f"en,de={folder / 't.en'},{folder / 't.de.gz'}"
+
+
+def as_tsv(folder: Path) -> str:
+    rows = [["id", "de", "en"], *(["1", row["de"], row["en"]] for row in ROWS)]
+    (folder / "t.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
+    return f"en,de={folder / 't.tsv'}"
+
+
+def as_jsonl(folder: Path) -> str:
+    (folder / "t.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
+    return f"en,de={folder}"
+
+
+def as_objects(folder: Path) -> str:
+    (folder / "t.jsonl").write_text("\n".join(json.dumps({"text": row}) for row in ROWS))
+    return f"en,de={folder / 't.jsonl'}"
+
+
+def as_parquet(folder: Path) -> str:
+    parquet.write_table(arrow.Table.from_pylist(ROWS), folder / "t.parquet")
+    return f"en,de={folder / '*.parquet'}"
+
+
+def as_parquet_objects(folder: Path) -> str:
+    table = arrow.Table.from_pylist([{"text": row} for row in ROWS])
+    parquet.write_table(table, folder / "t.parquet")
+    return f"en,de={folder / 't.parquet'}"
+
+
+WRITERS = [lines_beside, as_tsv, as_jsonl, as_objects, as_parquet, as_parquet_objects]
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_translations_in_every_form(write: Callable[[Path], str], tmp_path: Path) -> None:
+    assert read(write(tmp_path)) == PAIRS
+
+
+def test_a_language_for_a_file_or_for_each_row(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Ein Schiff.\n\nDas Meer.")
+    assert read(f"de={tmp_path / 'a.txt'}") == [
+        Document("Ein Schiff.", "de"),
+        Document("Das Meer.", "de"),
+    ]
+    rows = [{"text": "A ship.", "lang": "en"}, {"text": "一条船。", "lang": "zh-Hans"}]
+    (tmp_path / "b.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "b.csv").write_text("lang,text\nen,A ship.\nzh-Hans,一条船。\n")
+    parquet.write_table(arrow.Table.from_pylist(rows), tmp_path / "b.parquet")
+    expected = [Document(row["text"], row["lang"]) for row in rows]
+    for ending in ("jsonl", "csv", "parquet"):
+        assert read(str(tmp_path / f"b.{ending}"), language_column="lang") == expected
+
+
+def test_the_ending_of_a_parallel_text_is_known_where_its_language_is(tmp_path: Path) -> None:
+    lines_beside(tmp_path)
+    assert read(f"de={tmp_path / 't.de.gz'}") == [Document("\n".join(GERMAN), "de")]
+
+
+def test_a_file_may_be_called_as_it_likes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a=b.txt").write_text("text")
+    assert read("a=b.txt") == [Document("text")]
+
+
+def test_pairs_with_an_empty_side_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("One.\n\nThree.\n")
+    (tmp_path / "b").write_text("Eins.\nZwei.\nDrei.\n")
+    counts = ReadCounts()
+    sources = find_sources([f"en,de={tmp_path / 'a'},{tmp_path / 'b'}"], counts=counts)
+    assert [d.text for d in read_documents(sources, counts)] == ["One.", "Three."]
+    assert counts.unpaired == 1
+
+
+MISTAKES = (
+    "misaligned",
+    "no side",
+    "no language",
+    "no code",
+    "not a code",
+    "one is not stated",
+    "a text for two",
+    "a text has no column",
+    "three files",
+    "twice the same",
+    "nowhere",
+)
+
+
+def wrong_inputs(folder: Path) -> dict[str, tuple[list[str], dict[str, str], str]]:
+    (folder / "a.txt").write_text("One.\nTwo.\nThree.")
+    (folder / "b.txt").write_text("Eins.\nZwei.")
+    (folder / "c.jsonl").write_text('{"text": "One.", "language": "English"}')
+    (folder / "d.tsv").write_text("en\tfr\nOne.\tUn.\n")
+    a, b, c, d = (folder / name for name in ("a.txt", "b.txt", "c.jsonl", "d.tsv"))
+    return {
+        "misaligned": ([f"en,de={a},{b}"], {}, "b.txt ends after line 2 and .*a.txt goes on"),
+        "no side": ([f"en,de={d}"], {}, "d.tsv has no column 'de'.*named by the code"),
+        "no language": ([str(c)], {"language_column": "lang"}, "no column 'lang'.*'language'"),
+        "no code": ([str(c)], {"language_column": "language"}, "'English' is no code"),
+        "not a code": ([f"English={a}"], {}, "'English' is no code"),
+        "one is not stated": ([f"en={a}", str(b)], {}, "b.txt is not: write en="),
+        "a text for two": ([f"en,de={a}"], {}, "cannot hold both sides"),
+        "a text has no column": ([str(a)], {"language_column": "x"}, "no column 'x': state its"),
+        "three files": ([f"en,de={a},{b},{c}"], {}, "en,de=FILE,FILE"),
+        "twice the same": ([f"en,en={a},{b}"], {}, "en,de=FILE,FILE"),
+        "nowhere": ([f"en,de={a},nowhere"], {}, "nowhere: there is no such file"),
+    }
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_mistakes_are_one_sentence_and_leave_nothing(
+    case: str, tmp_path: Path, wordpiece: Tokenizer
+) -> None:
+    inputs, options, message = wrong_inputs(tmp_path)[case]
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(UserError, match=message) as raised:
+        prepare(inputs, tmp_path / "data", wordpiece, num_workers=1, **options)
+    assert "\n" not in str(raised.value)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> list[str]:
+    """Stories in two languages, and thirty pairs."""
+    told = stories(60)
+    (tmp_path / "stories.txt").write_text("\n\n".join(told[:40]))
+    (tmp_path / "swedish.txt").write_text("\n\n".join(told[40:]))
+    (tmp_path / "p.en").write_text("".join(f"Ship {n} sails. It is late.\n" for n in range(30)))
+    (tmp_path / "p.de").write_text("".join(f"Schiff {n} segelt.\n" for n in range(30)))
+    return [
+        f"en={tmp_path / 'stories.txt'}",
+        f"sv={tmp_path / 'swedish.txt'}",
+        f"en,de={tmp_path / 'p.en'},{tmp_path / 'p.de'}",
+    ]
+
+
+def text_of(data: Data, split: Split, document: int) -> str:
+    start, stop = split.document_starts[document : document + 2].tolist()
+    return data.tokenizer.decode(split.pieces(start, stop).tolist())
+
+
+def test_a_data_set_knows_languages_and_pairs(
+    inputs: list[str], tmp_path: Path, wordpiece: Tokenizer
+) -> None:
+    data = prepare(inputs, tmp_path / "data", wordpiece, heldout=0.2, num_workers=1)
+    assert data.manifest.languages == ("en", "sv", "de")
+    pairs = 0
+    for name in ("train", "heldout"):
+        split, counts = data.split(name), data.manifest.splits[name]
+        assert split.languages is not None
+        lengths = np.diff(split.document_starts)
+        for number, code in enumerate(data.manifest.languages):
+            mine = split.languages == number
+            assert counts.languages[code].documents == mine.sum()
+            assert counts.languages[code].pieces == lengths[mine].sum()
+        assert counts.translations == len(split.translations)
+        pairs += len(split.translations)
+        for second in split.translations.tolist():
+            here, there = (text_of(data, split, d) for d in (second - 1, second))
+            assert here.split()[1] == there.split()[1]
+            codes = [split.language_names[split.languages[d]] for d in (second - 1, second)]
+            assert codes == ["en", "de"]
+    assert pairs == data.report["translations"] == 30
+    assert data.report["languages"]["de"]["documents"] == 30
+    assert Data.open(data.path).manifest == data.manifest
+
+
+def test_the_number_of_workers_changes_no_byte(
+    inputs: list[str], tmp_path: Path, wordpiece: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bertwright.text.preparation.CHUNK_CHARACTERS", 500)
+    one, three = (
+        prepare(inputs, tmp_path / str(workers), wordpiece, num_workers=workers)
+        for workers in (1, 3)
+    )
+    assert one.manifest == three.manifest
+
+
+def test_data_without_languages_are_as_they_were(tmp_path: Path, wordpiece: Tokenizer) -> None:
+    (tmp_path / "a.txt").write_text("\n\n".join(stories(10)))
+    plain = prepare(tmp_path / "a.txt", tmp_path / "plain", wordpiece, num_workers=1)
+    assert plain.split("train").languages is None
+    assert not list(plain.path.glob("*.languages.bin"))
+    spoken = prepare(f"en={tmp_path / 'a.txt'}", tmp_path / "spoken", wordpiece, num_workers=1)
+    assert spoken.manifest.hash != plain.manifest.hash
+    # A manifest that was written before there were languages.
+    file = plain.path / MANIFEST
+    old = json.loads(file.read_text())
+    del old["languages"]
+    for counts in old["splits"].values():
+        del counts["languages"], counts["translations"]
+    file.write_text(json.dumps(old))
+    assert Data.open(plain.path).manifest == plain.manifest
+
+
+def test_more_languages_than_there_are_are_refused(
+    inputs: list[str], tmp_path: Path, wordpiece: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shard_writing, "MOST_LANGUAGES", 2)
+    with pytest.raises(UserError, match="more than 2 languages"):
+        prepare(inputs, tmp_path / "data", wordpiece, num_workers=1)
+
+
+def test_shares_are_smoothed_as_the_paper_says() -> None:
+    sizes, alpha = [700.0, 250.0, 50.0], 0.3
+    p = [size / sum(sizes) for size in sizes]
+    q = [share**alpha / sum(other**alpha for other in p) for share in p]
+    assert max(abs(a - b) for a, b in zip(smoothed(sizes, alpha), q, strict=True)) < 1e-9
+    factors = upsampling(dict(zip("abc", sizes, strict=True)), alpha)
+    counted = [size * factor for size, factor in zip(sizes, factors.values(), strict=True)]
+    assert math.isclose(min(factors.values()), 1.0)
+    for share, expected in zip(counted, q, strict=True):
+        assert math.isclose(share / sum(counted), expected, rel_tol=1e-9)
+    assert smoothed(sizes, 0.0) == [1 / 3] * 3
+    assert set(upsampling({"a": 3.0, "b": 1.0}, 1.0).values()) == {1.0}
+
+
+def test_a_small_language_gets_more_pieces_of_a_vocabulary(tmp_path: Path) -> None:
+    (tmp_path / "large.txt").write_text(
+        "\n\n".join(f"{story} {n}" for n in range(20) for story in stories(20))
+    )
+    small = "Nachtschattengewächse blühen. Nachtschattengewächse ruhen."
+    (tmp_path / "small.txt").write_text(small)
+    inputs = [f"en={tmp_path / 'large.txt'}", f"de={tmp_path / 'small.txt'}"]
+    choice = {"kind": "wordpiece", "size": 260}
+
+    def lengths(name: str, **options: float) -> tuple[str, int]:
+        tokenizer = train_on_files(inputs, tmp_path / name, choice, num_workers=1, **options)
+        return tokenizer.hash, len(tokenizer.encode("Nachtschattengewächse"))
+
+    (plain, long), (whole, same), (_, short) = (
+        lengths("plain"),
+        lengths("whole", alpha=1.0),
+        lengths("smooth", alpha=0.3),
+    )
+    assert (plain, long) == (whole, same)
+    assert short < long
+    with pytest.raises(UserError, match="alpha weighs languages"):
+        train_on_files([tmp_path / "large.txt"], tmp_path / "x", choice, alpha=0.3)
+
+
+def test_multi30k_is_read_as_it_is(shared_data: Path, tmp_path: Path, wordpiece: Tokenizer) -> None:
+    folder = shared_data / "multi30k"
+    inputs = [f"en,{code}={folder / 'val.en'},{folder / f'val.{code}'}" for code in ("de", "fr")]
+    report = prepare(inputs, tmp_path / "data", wordpiece, num_workers=1).report
+    assert report["translations"] == 2 * 1014 - report["duplicates"]
+    assert set(report["languages"]) == {"en", "de", "fr"}
