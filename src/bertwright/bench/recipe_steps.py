@@ -37,7 +37,7 @@ def recipe_of(system: str, size: str, kind: str) -> Recipe:
 
 def job(recipe: Recipe, data: Data, turns: Turns, compiled: bool) -> Job[Batch]:
     """The training of a recipe without end, at the pace of the turns."""
-    model = Model.build(recipe, data.tokenizer.size)
+    model = Model.build(recipe, data.tokenizer.size, data.tokenizer)
     parameters = MasterParameters(model, roles(model), recipe.precision)
     if compiled:
         model.compile_parts()

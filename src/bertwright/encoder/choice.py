@@ -63,8 +63,8 @@ class EncoderChoice(Settings):
     @property
     def drops(self) -> bool:
         """Whether anything is dropped while training."""
-        by_places = drops(self.dropout) or self.mixer.drops
-        return by_places or self.embeddings.row_dropout > 0.0 or self.depth.drop > 0.0
+        rates = (self.embeddings.row_dropout, self.depth.drop)
+        return drops(self.dropout) or self.mixer.drops or max(rates) > 0.0
 
     @property
     def num_parts(self) -> int:
@@ -102,7 +102,7 @@ class EncoderChoice(Settings):
     @property
     def inner_width(self) -> int:
         """The width of what the last block writes within."""
-        return self.width if self.bottleneck is None else self.bottleneck.width
+        return self.inner_widths[-1][1]
 
     @property
     def reach(self) -> int | None:
