@@ -88,7 +88,7 @@ def average(paths: Sequence[Path], out: Path) -> int:
     model = filled(first.recipe, num_pieces(mean, first.tokenizer), mean, origin)
     about = {"recipe": first.recipe.name, "averaged": [str(path) for path in paths]}
     save_model(out, model, first.tokenizer, about)
-    return sum(tensor.numel() for tensor in mean.values())
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 @torch.no_grad()
