@@ -76,8 +76,8 @@ class BottleneckBlock(Block):
     parameter_roles: ClassVar[dict[str, Role]] = {"out.weight": Role("matrix", residual=True)}
 
     def __init__(self, block: Block, ways: tuple[nn.Module, nn.Module, nn.Module]) -> None:
-        parts = (dict(each.items()) for each in (block.sublayers, block.norms, block.weights))
-        super().__init__(*parts, block.pre, block.drop, block.join)
+        sublayers, norms = dict(block.sublayers.items()), dict(block.norms.items())
+        super().__init__(sublayers, norms, {}, block.pre, block.drop, block.join)
         self.enter, self.out, self.norm = ways
 
     def forward(

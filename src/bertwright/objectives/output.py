@@ -1,6 +1,6 @@
 """From states to the vocabulary: the small module that names pieces."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -30,8 +30,10 @@ class OutputChoice(Choice):
     bias: bool = True
     z_loss: float = Field(default=0.0, ge=0.0)
 
-    tied: ClassVar[bool] = False
-    """Whether the tables of the embeddings name the pieces, alone or beside others."""
+    @property
+    def tied(self) -> bool:
+        """Whether the tables of the embeddings name the pieces, alone or beside others."""
+        return False
 
     def width(self, encoder: EncoderChoice) -> int:
         """The width at which pieces are named."""
@@ -57,7 +59,9 @@ class Tied(OutputChoice):
 
     kind: Literal["tied"] = "tied"
 
-    tied: ClassVar[bool] = True
+    @property
+    def tied(self) -> bool:
+        return True
 
     def build(self, encoder: EncoderChoice, vocabulary_size: int) -> "Output":
         return Output(self, encoder, vocabulary_size, table=None)
@@ -79,7 +83,9 @@ class Extended(OutputChoice):
 
     kind: Literal["extended"] = "extended"
 
-    tied: ClassVar[bool] = True
+    @property
+    def tied(self) -> bool:
+        return True
 
     def width(self, encoder: EncoderChoice) -> int:
         return encoder.part_width
