@@ -82,6 +82,8 @@ class LstmMixer(nn.Module):
         super().__init__()
         self.of, parts = tuple(of), len(of)
         self.ways = nn.ModuleList(Lstm(choice, reads // parts, writes // parts) for _ in of)
+        # A compiler would write out every step. Stated here, since it imports one.
+        self.read = torch.compiler.disable(LstmMixer._read)
 
     def forward(
         self,
@@ -94,11 +96,9 @@ class LstmMixer(nn.Module):
         """x (B, L, reads) to (B, L, writes)."""
         if site is not None:
             site.lacks(OF_ATTENTION, "a recurrent mixer has no attention")
-        found: Tensor = self._read(x, around, noise, site, past)  # type: ignore[call-arg]
+        found: Tensor = self.read(self, x, around, noise, site, past)
         return tap(site, "output", found)
 
-    # A compiler would write out every step.
-    @torch.compiler.disable
     def _read(
         self,
         x: Tensor,
