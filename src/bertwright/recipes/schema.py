@@ -10,7 +10,7 @@ from bertwright.axes import Precision, Settings
 from bertwright.encoder.encoder import EncoderChoice
 from bertwright.encoder.positions import Learned
 from bertwright.encoder.visibility import is_two_sided
-from bertwright.examples.assembly import Assembly, Pair
+from bertwright.examples.assembly import Assembly, Need, Pair
 from bertwright.objectives import Objective, PairQuestion, Ponder
 from bertwright.objectives.objective import visibility_of
 from bertwright.objectives.output import OutputChoice, Tied
@@ -177,6 +177,11 @@ class Recipe(Settings):
         return (
             self.assembly if length is None else self.assembly.model_copy(update={"length": length})
         )
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """What it reads that not every data set has."""
+        return self.assembly.needs
 
     def num_blocks_of(self, phase: int) -> int:
         """How many blocks run in a phase."""

@@ -11,20 +11,21 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from bertwright.errors import UserError
 from bertwright.files import atomic_folder, require_free
+from bertwright.text.data_writing import DataWriter
 from bertwright.text.documents import Document, ReadCounts
 from bertwright.text.duplicates import unseen
 from bertwright.text.near_duplicates import dissimilar
 from bertwright.text.piece_cache import Encoded, PieceCache
 from bertwright.text.processes import CHUNK_CHARACTERS, available_processors, in_order
 from bertwright.text.readers import read_documents
-from bertwright.text.shard_writing import SplitWriter, Spoken, piece_type, write_manifest
-from bertwright.text.shards import REPORT, Counts, Data, LanguageCounts, unigram_entropy
+from bertwright.text.shard_writing import Spoken
+from bertwright.text.shards import REPORT, Data
 from bertwright.text.sources import find_sources
 from bertwright.text.splitting import HELDOUT, TRAIN, assign_splits
 from bertwright.text.tokenizers import Tokenizer
@@ -71,7 +72,8 @@ def prepare(
     if near_duplicates:
         documents = dissimilar(documents, met, num_workers)
     chunks = _by_split(assign_splits(documents, heldout))
-    with atomic_folder(out) as folder, _Writing(folder, tokenizer, heldout > 0, speaks) as writing:
+    names = (TRAIN, HELDOUT) if heldout > 0 else (TRAIN,)
+    with atomic_folder(out) as folder, DataWriter(folder, tokenizer, names, speaks) as writing:
         for split, encoded, spoken in in_order(_Encoder, (tokenizer,), chunks, num_workers):
             writing.append(split, encoded, spoken)
         if not writing.num_pieces:
@@ -118,90 +120,6 @@ def _by_split(documents: Iterable[tuple[str, Document]]) -> Iterator[tuple[str, 
             yield split, waiting[split]
             waiting[split], sizes[split] = [], 0
     yield from ((split, left) for split, left in waiting.items() if left)
-
-
-class _Writing:
-    """The splits of a data set while they are written."""
-
-    def __init__(
-        self, folder: Path, tokenizer: Tokenizer, with_heldout: bool, speaks: bool
-    ) -> None:
-        self._folder = folder
-        self._tokenizer = tokenizer
-        names = (TRAIN, HELDOUT) if with_heldout else (TRAIN,)
-        self._languages: dict[str, int] | None = {} if speaks else None
-        self._writers = {
-            name: SplitWriter(folder, name, piece_type(tokenizer), self._languages)
-            for name in names
-        }
-        self._piece_counts = {name: np.zeros(tokenizer.size, dtype=np.int64) for name in names}
-        self._num_bytes = 0
-        self._longest = 0
-
-    @property
-    def num_pieces(self) -> int:
-        """How many pieces were written so far."""
-        return int(sum(counts.sum() for counts in self._piece_counts.values()))
-
-    def append(self, split: str, encoded: Encoded, spoken: Spoken | None) -> None:
-        self._writers[split].append(encoded, spoken)
-        found = np.bincount(encoded.pieces, minlength=self._tokenizer.size)
-        self._piece_counts[split] += found
-        self._num_bytes += encoded.num_bytes
-        self._longest = max(self._longest, int(encoded.document_lengths.max(initial=0)))
-
-    def finish(self, sources: list[dict[str, str | int]]) -> dict[str, Any]:
-        """Write what stands beside the shards; the part of the report that is known here."""
-        splits = {name: writer.finish() for name, writer in self._writers.items()}
-        train = self._piece_counts[TRAIN]
-        languages = tuple(self._languages or ())
-        manifest = write_manifest(self._folder, self._tokenizer, train, splits, sources, languages)
-        counts = [counts for counts, _ in splits.values()]
-        pieces = sum(self._piece_counts.values(), np.zeros_like(train))
-        specials = self._tokenizer.specials
-        in_text = specials.all - {specials.unknown}
-        return {
-            "hash": manifest.hash,
-            "documents": sum(c.documents for c in counts),
-            "sentences": sum(c.sentences for c in counts),
-            "words": sum(c.words for c in counts),
-            "tokens": sum(c.pieces for c in counts),
-            "bytes": self._num_bytes,
-            "bytes_per_token": self._num_bytes / max(1, int(pieces.sum())),
-            "unknown_rate": int(pieces[specials.unknown]) / max(1, int(pieces.sum())),
-            "special_tokens_in_text": int(pieces[list(in_text)].sum()),
-            "longest_document": self._longest,
-            "unigram_entropy": unigram_entropy(train),
-            "splits": {name: counts.model_dump() for name, (counts, _) in splits.items()},
-            **_of_languages(languages, counts),
-        }
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for writer in self._writers.values():
-            writer.abandon()
-
-
-def _of_languages(languages: Sequence[str], counts: Sequence[Counts]) -> dict[str, Any]:
-    """What all splits hold in each language; nothing where they are not known."""
-    if not languages:
-        return {}
-    found = {
-        code: [split.languages.get(code, LanguageCounts()) for split in counts]
-        for code in languages
-    }
-    return {
-        "translations": sum(split.translations for split in counts),
-        "languages": {
-            code: {
-                "documents": sum(held.documents for held in splits),
-                "tokens": sum(held.pieces for held in splits),
-            }
-            for code, splits in found.items()
-        },
-    }
 
 
 def _what_was_met(met: ReadCounts) -> dict[str, Any]:

@@ -24,6 +24,7 @@ class Source:
         languages: of all texts, where they are stated; two where the file holds translations.
         language_column: holds the language of each text of a table.
         beside: the file whose lines translate those of this one.
+        of_event: the columns of user, item and time, where rows are no texts.
     """
 
     name: str
@@ -32,6 +33,14 @@ class Source:
     languages: tuple[str, ...] = ()
     language_column: str | None = None
     beside: str | None = None
+    of_event: tuple[str, str, str] | None = None
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The option of the command line that names each column."""
+        if self.of_event is not None:
+            return dict(zip(self.of_event, ("--user", "--item", "--time"), strict=True))
+        return {str(self.language_column): "--language-column", self.column: "--column"}
 
     @property
     def speaks(self) -> bool:
@@ -40,7 +49,10 @@ class Source:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What is read of a row: a text and perhaps its language, or both sides of a pair."""
+        """What is read of a row: a text and perhaps its language, or both sides of a pair; an event
+        where rows are no texts."""
+        if self.of_event is not None:
+            return self.of_event
         if len(self.languages) == 2:
             return self.languages
         if self.language_column is not None:

@@ -251,7 +251,7 @@ def fitted(recipe: Recipe, data: Data) -> Recipe:
     longest = max(8, data.split("train").num_pieces + frame)
     assembly = recipe.assembly.model_copy(update={"length": min(longest, recipe.assembly.length)})
     if isinstance(assembly, Mixture) and not len(data.split("train").translations):
-        parts = {name: part for name, part in assembly.parts.items() if not part.of_translations}
+        parts = {n: part for n, part in assembly.parts.items() if "translations" not in part.needs}
         assembly = assembly.model_copy(update={"parts": parts, "shares": {}})
     phases = tuple(
         phase

@@ -2,14 +2,15 @@
 
 Reading order: ``source`` (the axis), ``chunks`` (how whole sentences fill rows), ``layout`` (how a
 stretch of the stream lies in a row), then one file per way of cutting: ``packed``, ``sentences``,
-``pairs``, ``translations``; last ``mixture``, which has rows of several of them.
+``pairs``, ``translations``, ``histories``; last ``mixture``, which has rows of several of them.
 """
 
+from bertwright.examples.assembly.histories import ItemHistory
 from bertwright.examples.assembly.mixture import MixedRows, Mixture
 from bertwright.examples.assembly.packed import Contiguous, Packed
 from bertwright.examples.assembly.pairs import Pair, SegmentPair, SentencePair
 from bertwright.examples.assembly.sentences import DocSentences, FullSentences
-from bertwright.examples.assembly.source import Assembly, RowSource
+from bertwright.examples.assembly.source import Assembly, Need, RowSource
 from bertwright.examples.assembly.translations import TranslationPair
 
 __all__ = [
@@ -17,8 +18,10 @@ __all__ = [
     "Contiguous",
     "DocSentences",
     "FullSentences",
+    "ItemHistory",
     "MixedRows",
     "Mixture",
+    "Need",
     "Packed",
     "Pair",
     "RowSource",

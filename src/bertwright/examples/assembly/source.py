@@ -1,6 +1,6 @@
 """The assembly axis, and what every assembly plans."""
 
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,10 @@ from bertwright.randomness import Counters
 if TYPE_CHECKING:
     from bertwright.text.shards import Split
     from bertwright.text.tokenizers import Specials
+
+
+Need = Literal["translations", "histories", "dialogues", "phrases"]
+"""What a data set may hold beside plain text, or in its place."""
 
 
 class RowSource(Protocol):
@@ -39,8 +43,15 @@ class Assembly(Choice):
     in_order: ClassVar[bool] = False
     """Whether row r of a step goes on where row r of the step before it ended."""
 
-    of_translations: ClassVar[bool] = False
-    """Whether its rows are made of pairs of translations, not of documents."""
+    @property
+    def needs(self) -> frozenset[Need]:
+        """What it reads that not every data set has."""
+        return frozenset()
+
+    @property
+    def evaluated(self) -> Self:
+        """The assembly of held-out text: the same, unless only some of its rows are asked for."""
+        return self
 
     def opening(self, specials: "Specials") -> int:
         """The piece that stands before a document at the beginning of a row."""
