@@ -48,6 +48,28 @@ def prepare(
     format: Format = None,
     language_column: LanguageColumn = None,
     num_workers: Workers = None,
+    annotations: Annotated[
+        str | None,
+        typer.Option(
+            help="The column of tables that says what is known of a text: a list of "
+            '{"start": 0, "stop": 5, "label": "phrase"}, in characters; other labels are entities.'
+        ),
+    ] = None,
+    phrases: Annotated[
+        Path | None,
+        typer.Option(help="A file of phrases, one a line; behind a tab the kind of an entity."),
+    ] = None,
+    dialogues: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A file of dialogues beside the texts: a table with lists of turns, or plain text "
+            "with a turn on each line. May be given several times."
+        ),
+    ] = None,
+    dialogue_column: Annotated[
+        str,
+        typer.Option(help="Holds the turns: texts, or objects with a text and perhaps a speaker."),
+    ] = "dialogue",
     item: Annotated[
         str | None,
         typer.Option(
@@ -95,6 +117,10 @@ def prepare(
         column=column,
         format=format,
         language_column=language_column,
+        annotations=annotations,
+        phrases=phrases,
+        dialogues=dialogues or (),
+        dialogue_column=dialogue_column,
         num_workers=num_workers,
     )
     report(data.report, as_json)

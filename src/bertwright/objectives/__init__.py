@@ -8,6 +8,7 @@ from bertwright.objectives.permutation import Permutation
 from bertwright.objectives.ponder import Ponder
 from bertwright.objectives.replaced_token import ReplacedToken
 from bertwright.objectives.sentence_relation import (
+    Dialogue,
     NextSentence,
     PairQuestion,
     SentenceOrder,
@@ -18,6 +19,7 @@ from bertwright.objectives.word_order import WordOrder
 
 __all__ = [
     "Causal",
+    "Dialogue",
     "Generated",
     "Masked",
     "NextSentence",

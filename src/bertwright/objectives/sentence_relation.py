@@ -1,4 +1,4 @@
-"""What is one text to another? Next sentence, sentence order, and both at once."""
+"""What is one text to another? Next sentence, sentence order, both at once; turns of a dialogue."""
 
 from collections.abc import Callable
 from typing import ClassVar, Literal
@@ -14,10 +14,11 @@ from .objective import Asked, Asking, Host, Loss, Objective, Reading
 
 
 class PairQuestion(Objective):
-    """Ask the first place of a row what its second text is to the first, one of ``classes``. Needs
-    an assembly of pairs; a pair of another relation is not asked about."""
+    """Ask the first place of a row what its texts are to each other, one of ``classes``. Needs an
+    assembly of such rows; a row of another relation is not asked about."""
 
     classes: ClassVar[tuple[Relation, ...]]
+    rows_asked: ClassVar[str] = "pairs: assembly.kind must be segment-pair or sentence-pair"
 
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         return rows, sentence_relation(rows, self.classes)
@@ -68,6 +69,16 @@ class SentenceRelation(PairQuestion):
     kind: Literal["sentence-relation"] = "sentence-relation"
 
     classes: ClassVar[tuple[Relation, ...]] = ("next", "random", "previous")
+
+
+class Dialogue(PairQuestion):
+    """Are these the turns of a dialogue (0), or is one of them of another (1)?
+    (Sun et al. 2019, section 3.3)."""
+
+    kind: Literal["dialogue"] = "dialogue"
+
+    classes: ClassVar[tuple[Relation, ...]] = ("real", "fake")
+    rows_asked: ClassVar[str] = "turns: assembly.kind must be dialogue, or a mixture with it"
 
 
 class PairHead(nn.Module):

@@ -10,8 +10,10 @@ from bertwright.axes import Precision, Settings
 from bertwright.encoder.encoder import EncoderChoice
 from bertwright.encoder.positions import Learned
 from bertwright.encoder.visibility import is_two_sided
-from bertwright.examples.assembly import Assembly, Need, Pair
+from bertwright.examples.assembly import Assembly
+from bertwright.examples.coordinates import Need
 from bertwright.objectives import Objective, PairQuestion, Ponder
+from bertwright.objectives.hiding import Hiding
 from bertwright.objectives.objective import visibility_of
 from bertwright.objectives.output import OutputChoice, Tied
 from bertwright.objectives.turns import Turn, turns_of
@@ -139,17 +141,16 @@ class Recipe(Settings):
                 f"phases.{number}: a length of {length} is more than encoder.positions.size "
                 f"({positions.size})"
             )
-        pairs = isinstance(self.assembly, Pair)
+        relations = self.assembly.relations
         if self.encoder.depth.runs_all and any(isinstance(o, Ponder) for o in asked.values()):
             raise ValueError(
                 f"phases.{number}: objectives.ponder needs blocks that halt: set "
                 f"encoder.depth.kind to halting, or leave it out"
             )
         for name, objective in asked.items():
-            if isinstance(objective, PairQuestion) and not pairs:
+            if isinstance(objective, PairQuestion) and relations.isdisjoint(objective.classes):
                 raise ValueError(
-                    f"objectives.{name} needs pairs: assembly.kind must be segment-pair or "
-                    f"sentence-pair, not {self.assembly.kind}"  # type: ignore[attr-defined]
+                    f"objectives.{name} needs {objective.rows_asked}, not {self.assembly.kind}"  # type: ignore[attr-defined]
                 )
 
     def objectives_of(self, phase: int) -> dict[str, Objective]:
@@ -181,7 +182,9 @@ class Recipe(Settings):
     @property
     def needs(self) -> frozenset[Need]:
         """What it reads that not every data set has."""
-        return self.assembly.needs
+        asked = [o for n in range(len(self.phases)) for o in self.objectives_of(n).values()]
+        selections = [o.selection.needs for o in asked if isinstance(o, Hiding)]
+        return self.assembly.needs.union(*selections)
 
     def num_blocks_of(self, phase: int) -> int:
         """How many blocks run in a phase."""

@@ -12,14 +12,14 @@ from typing import Any
 
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
-from bertwright.examples.assembly import Need
+from bertwright.examples.coordinates import Need
 from bertwright.interop.huggingface import export_folder
 from bertwright.model.counting import counted
 from bertwright.model.folder import WEIGHTS, load_model
 from bertwright.recipes import Recipe
 from bertwright.recipes.about import about
 from bertwright.recipes.loading import sizes_of, systems
-from bertwright.studies.corpora import Corpus, Items, Sample
+from bertwright.studies.corpora import Corpus, Grammar, Items, Sample
 from bertwright.studies.running import prepared_for
 from bertwright.text.shards import Data
 from bertwright.text.tokenizers import ItemsChoice, TokenizerChoice, WordPieceChoice
@@ -36,6 +36,11 @@ LONGEST_ROW = 128
 
 MADE_TO_ORDER: dict[Need, tuple[Corpus, TokenizerChoice]] = {
     "histories": (Items(users=500), ItemsChoice()),
+    "dialogues": (
+        Grammar(documents=1_000, annotated=True, dialogues=500),
+        WordPieceChoice(size=1024),
+    ),
+    "phrases": (Grammar(documents=1_000, annotated=True), WordPieceChoice(size=1024)),
 }
 """The text for recipes with such a need."""
 

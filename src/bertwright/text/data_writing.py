@@ -7,7 +7,15 @@ from typing import Any, Self
 import numpy as np
 
 from bertwright.text.piece_cache import Encoded
-from bertwright.text.shard_writing import SplitWriter, Spoken, piece_type, write_manifest
+from bertwright.text.shard_writing import (
+    NOTHING,
+    TEXT_ALONE,
+    Beside,
+    Holding,
+    SplitWriter,
+    piece_type,
+    write_manifest,
+)
 from bertwright.text.shards import Counts, LanguageCounts, unigram_entropy
 from bertwright.text.splitting import TRAIN
 from bertwright.text.tokenizers import Tokenizer
@@ -17,13 +25,18 @@ class DataWriter:
     """The splits of a data set while they are written."""
 
     def __init__(
-        self, folder: Path, tokenizer: Tokenizer, names: Sequence[str], speaks: bool = False
+        self,
+        folder: Path,
+        tokenizer: Tokenizer,
+        names: Sequence[str],
+        holding: Holding = TEXT_ALONE,
     ) -> None:
         self._folder = folder
         self._tokenizer = tokenizer
-        self._languages: dict[str, int] | None = {} if speaks else None
+        self._holding = holding
+        self._languages: dict[str, int] = {}
         self._writers = {
-            name: SplitWriter(folder, name, piece_type(tokenizer), self._languages)
+            name: SplitWriter(folder, name, piece_type(tokenizer), holding, self._languages)
             for name in names
         }
         self._piece_counts = {name: np.zeros(tokenizer.size, dtype=np.int64) for name in names}
@@ -35,9 +48,9 @@ class DataWriter:
         """How many pieces were written so far."""
         return int(sum(counts.sum() for counts in self._piece_counts.values()))
 
-    def append(self, split: str, encoded: Encoded, spoken: Spoken | None = None) -> None:
+    def append(self, split: str, encoded: Encoded, beside: Beside = NOTHING) -> None:
         """Add documents to a split."""
-        self._writers[split].append(encoded, spoken)
+        self._writers[split].append(encoded, beside)
         found = np.bincount(encoded.pieces, minlength=self._tokenizer.size)
         self._piece_counts[split] += found
         self._num_bytes += encoded.num_bytes
@@ -47,8 +60,10 @@ class DataWriter:
         """Write what stands beside the shards; the part of the report that is known here."""
         splits = {name: writer.finish() for name, writer in self._writers.items()}
         train = self._piece_counts[TRAIN]
-        languages = tuple(self._languages or ())
-        manifest = write_manifest(self._folder, self._tokenizer, train, splits, sources, languages)
+        languages = tuple(self._languages)
+        manifest = write_manifest(
+            self._folder, self._tokenizer, train, splits, sources, languages, self._holding
+        )
         counts = [counts for counts, _ in splits.values()]
         pieces = sum(self._piece_counts.values(), np.zeros_like(train))
         specials = self._tokenizer.specials
@@ -67,6 +82,11 @@ class DataWriter:
             "unigram_entropy": unigram_entropy(train),
             "splits": {name: counts.model_dump() for name, (counts, _) in splits.items()},
             **_of_languages(languages, counts),
+            **{
+                name: total
+                for name in ("phrases", "entities", "turns")
+                if (total := sum(getattr(split, name) for split in counts))
+            },
         }
 
     def __enter__(self) -> Self:

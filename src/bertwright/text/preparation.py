@@ -9,24 +9,27 @@ workers.
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bertwright.errors import UserError
 from bertwright.files import atomic_folder, require_free
+from bertwright.text.annotations import WordList, pieces_covered
 from bertwright.text.data_writing import DataWriter
-from bertwright.text.documents import Document, ReadCounts
+from bertwright.text.dialogues import joined
+from bertwright.text.documents import PHRASE, Document, ReadCounts
 from bertwright.text.duplicates import unseen
 from bertwright.text.near_duplicates import dissimilar
 from bertwright.text.piece_cache import Encoded, PieceCache
 from bertwright.text.processes import CHUNK_CHARACTERS, available_processors, in_order
 from bertwright.text.readers import read_documents
-from bertwright.text.shard_writing import Spoken
+from bertwright.text.shard_writing import Beside, Holding, Spoken
 from bertwright.text.shards import REPORT, Data
-from bertwright.text.sources import find_sources
+from bertwright.text.sources import Source, check_all_speak, find_sources
 from bertwright.text.splitting import HELDOUT, TRAIN, assign_splits
 from bertwright.text.tokenizers import Tokenizer
 
@@ -41,6 +44,10 @@ def prepare(
     column: str = "text",
     format: str | None = None,
     language_column: str | None = None,
+    annotations: str | None = None,
+    phrases: str | Path | None = None,
+    dialogues: Sequence[str | Path] = (),
+    dialogue_column: str = "dialogue",
     num_workers: int | None = None,
 ) -> Data:
     """Make a data set from files, folders and patterns (``-`` is standard input).
@@ -48,6 +55,11 @@ def prepare(
     ``en=FILE`` is text in English; ``en,de=FILE,FILE`` are two files of which line n translates
     line n, ``en,de=TABLE`` a table with a column for each side; ``language_column`` holds the
     languages of the texts of tables.
+
+    Phrases and entities are those that the column ``annotations`` of tables states of each text,
+    and those of ``phrases``, a file of one a line (behind a tab the kind of an entity).
+    ``dialogues`` are inputs of their own: tables with a list of turns in ``dialogue_column``, or
+    plain text with a turn on each line.
 
     ``heldout`` is the share of documents kept from training; ``near_duplicates`` also drops
     documents much like an earlier one; ``column`` holds the text of tables; ``format`` overrides
@@ -67,15 +79,27 @@ def prepare(
     num_workers = num_workers or available_processors()
     met = ReadCounts()
     sources = find_sources(inputs, column, format, met, language_column)
-    speaks = any(source.speaks for source in sources)
+    if annotations is not None:
+        sources = [_annotated(source, annotations) for source in sources]
+    if dialogues:
+        spoken = find_sources(dialogues, dialogue_column, None, met, language_column)
+        sources += [_of_dialogues(source) for source in spoken]
+        check_all_speak(sources)
+    holding = Holding(
+        languages=any(source.speaks for source in sources),
+        annotations=annotations is not None or phrases is not None,
+        dialogues=bool(dialogues),
+    )
+    known = WordList.read(Path(phrases)) if phrases is not None else None
     documents = unseen(read_documents(sources, met), met)
     if near_duplicates:
         documents = dissimilar(documents, met, num_workers)
     chunks = _by_split(assign_splits(documents, heldout))
     names = (TRAIN, HELDOUT) if heldout > 0 else (TRAIN,)
-    with atomic_folder(out) as folder, DataWriter(folder, tokenizer, names, speaks) as writing:
-        for split, encoded, spoken in in_order(_Encoder, (tokenizer,), chunks, num_workers):
-            writing.append(split, encoded, spoken)
+    with atomic_folder(out) as folder, DataWriter(folder, tokenizer, names, holding) as writing:
+        settings = (tokenizer, holding, known)
+        for split, encoded, beside in in_order(_Encoder, settings, chunks, num_workers):
+            writing.append(split, encoded, beside)
         if not writing.num_pieces:
             raise UserError(f"no text found in {', '.join(map(str, inputs))}")
         report = writing.finish(met.sources) | _what_was_met(met)
@@ -85,18 +109,57 @@ def prepare(
     return Data.open(out)
 
 
+def _annotated(source: Source, column: str) -> Source:
+    if source.format == "txt" or len(source.languages) == 2:
+        raise UserError(
+            f"{source.name} is no table with a text in each row, so nothing can be annotated in "
+            f"it: write JSON lines, or list the phrases in a file with --phrases"
+        )
+    return replace(source, annotations=column)
+
+
+def _of_dialogues(source: Source) -> Source:
+    if len(source.languages) == 2:
+        raise UserError(f"{source.name}: a dialogue is in one language: write en={source.name}")
+    return replace(source, dialogues=True)
+
+
 class _Encoder:
     """What a worker does: the documents of a chunk to pieces."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, holding: Holding, known: WordList | None) -> None:
+        self._tokenizer = tokenizer
         self._cache = PieceCache(tokenizer)
+        self._holding = holding
+        self._known = known
 
-    def __call__(self, chunk: tuple[str, list[Document]]) -> tuple[str, Encoded, Spoken | None]:
+    def __call__(self, chunk: tuple[str, list[Document]]) -> tuple[str, Encoded, Beside]:
         split, documents = chunk
         sides = [side for document in documents for side in document.sides]
-        encoded = self._cache.encode([side.text for side in sides])
+        parts = [side.parts for side in sides]
+        encoded = self._cache.encode([part for own in parts for part in own])
+        turns = None
+        if self._holding.dialogues:
+            encoded, turns = joined(encoded, sides)
         spoken = None if sides[0].language is None else _spoken(documents, encoded)
-        return split, encoded, spoken
+        phrases, entities = None, None
+        if self._holding.annotations:
+            phrases, entities = self._stretches(sides, encoded)
+        return split, encoded, Beside(spoken, phrases, entities, turns)
+
+    def _stretches(
+        self, sides: Sequence[Document], encoded: Encoded
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The pieces of phrases and of entities."""
+        found: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
+        begins = np.cumsum(encoded.document_lengths) - encoded.document_lengths
+        for side, begin in zip(sides, begins.tolist(), strict=True):
+            listed = self._known.find(side.text) if self._known else ()
+            known = (*side.annotations, *listed)
+            for each, first, stop in pieces_covered(self._tokenizer, side, known):
+                found[each.label == PHRASE].append((begin + first, begin + stop))
+        phrases, entities = (np.array(found[n], np.int64).reshape(-1, 2) for n in (True, False))
+        return phrases, entities
 
 
 def _spoken(documents: Sequence[Document], encoded: Encoded) -> Spoken:

@@ -14,6 +14,8 @@ from typing import Any, BinaryIO
 
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
+from bertwright.text.annotations import annotations_apart, annotations_of
+from bertwright.text.dialogues import alternating, dialogue_of_value
 from bertwright.text.documents import Document, ReadCounts, texts_at_blank_lines, texts_of_row
 from bertwright.text.languages import language_code
 from bertwright.text.sources import STANDARD_INPUT, Source
@@ -62,7 +64,8 @@ def _read_txt(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[Doc
     texts = decode(read_bytes(raw, source.name, counts), source.name, counts)
     language = source.languages[0] if source.languages else None
     for text in texts_at_blank_lines(bounded_lines(texts, counts), counts):
-        yield Document(text, language)
+        speakers = alternating(text) if source.dialogues else ()
+        yield Document(text, language, speakers=speakers)
 
 
 def _read_aligned(source: Source, beside: str, counts: ReadCounts) -> Iterator[Document]:
@@ -159,8 +162,14 @@ def _documents_of_row(
     language = source.languages[0] if source.languages else None
     if source.language_column is not None:
         language = language_code(values[1], where)
-    for text in _texts_of_value(values[0], source.column, where, counts):
-        yield Document(text, language)
+    if source.dialogues:
+        yield from dialogue_of_value(values[0], language, where, counts)
+        return
+    known = annotations_of(values[-1], values[0], where) if source.annotations else ()
+    texts = list(_texts_of_value(values[0], source.column, where, counts))
+    carried = annotations_apart(str(values[0]), texts, known) if known else [()] * len(texts)
+    for text, annotations in zip(texts, carried, strict=True):
+        yield Document(text, language, annotations=annotations)
 
 
 def _pair_of_row(

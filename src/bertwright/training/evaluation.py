@@ -50,6 +50,9 @@ WORD_BYTES = 50_000
 
 TOKENS_AT_ONCE = 4096
 
+UNASKED = 1e-6
+"""The number of questions where none was asked, so that it can divide."""
+
 
 def figure_name(question: str) -> str:
     """A question's name in the names of figures: ``next-sentence`` gives ``next_sentence_loss``."""
@@ -98,8 +101,8 @@ class HeldOut:
                 figures["perplexity"] = math.exp(min(nats / count, 700.0))
             figures[f"{figure_name(name)}_accuracy"] = right / count
             for label, measured in by_label.items():
-                if label:
-                    nats, _, count = measured[name]
+                nats, _, count = measured[name]
+                if label and count > UNASKED:
                     figures[f"{figure_name(name)}_loss_{figure_name(label)}"] = nats / count
         if self.unigram_entropy is not None and self.most_frequent_accuracy is not None:
             figures["unigram_entropy"] = self.unigram_entropy
@@ -268,7 +271,7 @@ def measure(
                 losses = model.losses(moved, objectives, memory=memory)
             for name, loss in losses.items():
                 sums[name] += float(loss.sum), float(loss.correct), loss.count
-    return {name: (float(s[0]), float(s[1]), max(float(s[2]), 1e-9)) for name, s in sums.items()}
+    return {name: (float(s[0]), float(s[1]), max(float(s[2]), UNASKED)) for name, s in sums.items()}
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from pydantic import Field, model_validator
 
 from bertwright.errors import UserError
 from bertwright.examples.assembly.layout import read
-from bertwright.examples.assembly.source import Assembly, Need, RowSource
-from bertwright.examples.coordinates import Coordinates, Rows
+from bertwright.examples.assembly.source import Assembly, RowSource
+from bertwright.examples.coordinates import Coordinates, Need, Rows
 from bertwright.randomness import Counters
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from bertwright.errors import UserError
-from bertwright.examples.assembly.source import Assembly, Need, RowSource
-from bertwright.examples.coordinates import Coordinates, Rows
+from bertwright.examples.assembly.source import Assembly, RowSource
+from bertwright.examples.coordinates import Coordinates, Need, Relation, Rows
 from bertwright.randomness import Counters, Permutation, key
 from bertwright.text.languages import smoothed
 from bertwright.text.selected import languages_apart, translations_apart
@@ -71,6 +71,11 @@ class Mixture(Assembly):
     @property
     def needs(self) -> frozenset[Need]:
         return frozenset[Need]().union(*(part.needs for part in self.parts.values()))
+
+    @property
+    def relations(self) -> frozenset[Relation]:
+        of_parts = [part.relations for part in self.parts.values()]
+        return frozenset[Relation]().union(*of_parts) if all(of_parts) else frozenset()
 
     def plan(self, split: "Split", specials: "Specials", seed: int) -> "MixedRows":
         sources: list[RowSource] = []

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from bertwright.examples.assembly.chunks import Units, chain, whole_sentences
-from bertwright.examples.assembly.layout import document_at, languages_of, read
+from bertwright.examples.assembly.layout import annotated, document_at, languages_of, read
 from bertwright.examples.assembly.source import Assembly, RowSource
 from bertwright.examples.coordinates import RELATIONS, Coordinates, Relation, Rows
 from bertwright.randomness import Counters, bits, integers, key, uniform
@@ -43,9 +43,15 @@ class Pair(Assembly):
     @field_validator("second")
     @classmethod
     def _shares(cls, second: dict[Relation, float]) -> dict[Relation, float]:
+        if not second.keys() <= {"next", "random", "previous"}:
+            raise ValueError("may be next, random or previous")
         if min(second.values(), default=-1.0) < 0 or abs(sum(second.values()) - 1.0) > 1e-6:
             raise ValueError("must hold shares that sum to 1, e.g. {next: 0.5, random: 0.5}")
         return second
+
+    @property
+    def relations(self) -> frozenset[Relation]:
+        return frozenset(self.second)
 
     @property
     def room(self) -> int:
@@ -210,6 +216,8 @@ class _PairRows:
             sentence=sentence.astype(np.int32),
             language=language,
         )
+        start = np.where(in_b, b.start[:, None] - start_of_b, a.start[:, None] - 1)
+        coordinates = annotated(coordinates, self.split, np.where(text, start + place, -1))
         return Rows(shown, coordinates, ~text, relation)
 
 

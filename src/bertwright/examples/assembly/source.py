@@ -1,22 +1,18 @@
 """The assembly axis, and what every assembly plans."""
 
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from bertwright.axes import Choice
-from bertwright.examples.coordinates import Rows
+from bertwright.examples.coordinates import Need, Relation, Rows
 from bertwright.randomness import Counters
 
 if TYPE_CHECKING:
     from bertwright.text.shards import Split
     from bertwright.text.tokenizers import Specials
-
-
-Need = Literal["translations", "histories", "dialogues", "phrases"]
-"""What a data set may hold beside plain text, or in its place."""
 
 
 class RowSource(Protocol):
@@ -46,6 +42,11 @@ class Assembly(Choice):
     @property
     def needs(self) -> frozenset[Need]:
         """What it reads that not every data set has."""
+        return frozenset()
+
+    @property
+    def relations(self) -> frozenset[Relation]:
+        """What the texts of its rows may be to each other, where they have several."""
         return frozenset()
 
     @property

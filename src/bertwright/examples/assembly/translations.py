@@ -10,8 +10,8 @@ from bertwright.errors import UserError
 from bertwright.examples.assembly.chunks import chain
 from bertwright.examples.assembly.layout import languages_of
 from bertwright.examples.assembly.pairs import fitted
-from bertwright.examples.assembly.source import Assembly, Need, RowSource
-from bertwright.examples.coordinates import Coordinates, Rows
+from bertwright.examples.assembly.source import Assembly, RowSource
+from bertwright.examples.coordinates import Coordinates, Need, Rows
 from bertwright.randomness import Counters
 from bertwright.text.marks import SENTENCE_START, WORD_START
 
