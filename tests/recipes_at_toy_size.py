@@ -77,6 +77,7 @@ class ToyText:
         starts = np.arange(8, self.num_pieces - 4, 8)
         self.phrases = Stretches(starts[::2], starts[::2] + 4)
         self.entities = Stretches(starts[1::2], starts[1::2] + 4)
+        self.capitals = np.arange(0, self.num_pieces, 6)
         first = self.sentence_starts[:-1]
         self.turns = Turns(first, (first // 6 % 2).astype(np.uint8))
         self.marks = np.zeros(self.num_pieces, np.uint8)

@@ -56,6 +56,7 @@ class NumberedSplit:
         self.phrases: Stretches | None = None
         self.entities: Stretches | None = None
         self.turns: Turns | None = None
+        self.capitals: NDArray[np.int64] | None = None
         self.marks = np.zeros(self.num_pieces, np.uint8)
         self.marks[self.word_starts[:-1]] |= WORD_START
         self.marks[self.sentence_starts[:-1]] |= SENTENCE_START

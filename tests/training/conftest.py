@@ -75,6 +75,7 @@ def rich_data(tmp_path_factory: pytest.TempPathFactory) -> Data:
         heldout=0.2,
         phrases=folder / "phrases.txt",
         dialogues=[f"en={folder / 'talk.txt'}"],
+        capitals=True,
         num_workers=1,
     )
 

@@ -70,6 +70,10 @@ def prepare(
         str,
         typer.Option(help="Holds the turns: texts, or objects with a text and perhaps a speaker."),
     ] = "dialogue",
+    capitals: Annotated[
+        bool,
+        typer.Option("--capitals", help="Keep which words have a capital that the pieces lack."),
+    ] = False,
     item: Annotated[
         str | None,
         typer.Option(
@@ -121,6 +125,7 @@ def prepare(
         phrases=phrases,
         dialogues=dialogues or (),
         dialogue_column=dialogue_column,
+        capitals=capitals,
         num_workers=num_workers,
     )
     report(data.report, as_json)

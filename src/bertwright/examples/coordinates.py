@@ -10,15 +10,21 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-Relation = Literal["next", "random", "previous", "real", "fake"]
+Relation = Literal["next", "random", "previous", "same-document", "real", "fake"]
 
-RELATIONS: tuple[Relation, ...] = ("next", "random", "previous", "real", "fake")
+RELATIONS: tuple[Relation, ...] = (
+    "next",
+    "random",
+    "previous",
+    "same-document",
+    "real",
+    "fake",
+)
 """What the texts of a row may be to each other. The second of a pair: what follows the first, a
-stretch of another document, what comes before it. The turns of a dialogue: as they were, or one of
-them from another dialogue."""
+stretch of another document, what comes before it, a stretch elsewhere in its document. The turns of
+a dialogue: as they were, or one of them from another dialogue."""
 
-
-Need = Literal["translations", "histories", "dialogues", "phrases"]
+Need = Literal["translations", "histories", "dialogues", "phrases", "capitals"]
 """What a data set may hold beside plain text, or in its place."""
 
 
@@ -38,6 +44,8 @@ class Coordinates:
       where nobody said
     - ``phrase``, ``entity``: the number of the phrase or entity that it is part of, -1 where it is
       of none; None where nobody said
+    - ``capital``: 1 where a word begins with a capital letter, 0 where not; None where nobody said
+    - ``task``: which of the tasks of a training the row is of; None means the first
     - ``asking``: bool, places behind the text that know where they stand, not what stands there
     """
 
@@ -51,6 +59,8 @@ class Coordinates:
     language: NDArray[np.int32] | None = None
     phrase: NDArray[np.int32] | None = None
     entity: NDArray[np.int32] | None = None
+    capital: NDArray[np.int32] | None = None
+    task: NDArray[np.int32] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

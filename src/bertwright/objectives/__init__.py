@@ -1,16 +1,20 @@
 """Questions asked of a text: one file each."""
 
+from bertwright.objectives.capitalised import Capitalised
 from bertwright.objectives.causal import Causal
 from bertwright.objectives.generated import Generated
 from bertwright.objectives.masked import Masked
 from bertwright.objectives.objective import Objective
 from bertwright.objectives.permutation import Permutation
 from bertwright.objectives.ponder import Ponder
+from bertwright.objectives.reordering import Reordering
 from bertwright.objectives.replaced_token import ReplacedToken
 from bertwright.objectives.sentence_relation import (
     Dialogue,
     NextSentence,
     PairQuestion,
+    RowQuestion,
+    SentenceDistance,
     SentenceOrder,
     SentenceRelation,
 )
@@ -18,6 +22,7 @@ from bertwright.objectives.span_boundary import SpanBoundary
 from bertwright.objectives.word_order import WordOrder
 
 __all__ = [
+    "Capitalised",
     "Causal",
     "Dialogue",
     "Generated",
@@ -27,7 +32,10 @@ __all__ = [
     "PairQuestion",
     "Permutation",
     "Ponder",
+    "Reordering",
     "ReplacedToken",
+    "RowQuestion",
+    "SentenceDistance",
     "SentenceOrder",
     "SentenceRelation",
     "SpanBoundary",

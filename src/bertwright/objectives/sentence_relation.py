@@ -13,7 +13,29 @@ from bertwright.examples.questions import Question, sentence_relation
 from .objective import Asked, Asking, Host, Loss, Objective, Reading
 
 
-class PairQuestion(Objective):
+class RowQuestion(Objective):
+    """Ask the first place of every row for one of a few classes."""
+
+    def head(self, host: Host) -> nn.Module:
+        return PairHead(host.choice.width, self.num_choices(host.vocabulary_size))
+
+    def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
+        return class_loss(self.logits(asked, reading, head), asked)
+
+    def logits(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Tensor:
+        assert isinstance(head, PairHead)
+        return head(reading.at(asked.where)).float()
+
+
+def class_loss(logits: Tensor, asked: Asked) -> Loss:
+    """The loss of logits (M, C) over a few classes."""
+    losses = F.cross_entropy(logits, asked.target, reduction="none")
+    right = logits.argmax(-1) == asked.target
+    weight = torch.ones_like(losses) if asked.weight is None else asked.weight
+    return Loss((losses * weight).sum(), asked.count, (right * weight).sum())
+
+
+class PairQuestion(RowQuestion):
     """Ask the first place of a row what its texts are to each other, one of ``classes``. Needs an
     assembly of such rows; a row of another relation is not asked about."""
 
@@ -23,22 +45,8 @@ class PairQuestion(Objective):
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         return rows, sentence_relation(rows, self.classes)
 
-    def head(self, host: Host) -> nn.Module:
-        return PairHead(host.choice.width, len(self.classes))
-
     def num_choices(self, vocabulary_size: int) -> int:
         return len(self.classes)
-
-    def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
-        logits = self.logits(asked, reading, head)
-        losses = F.cross_entropy(logits, asked.target, reduction="none")
-        right = logits.argmax(-1) == asked.target
-        weight = torch.ones_like(losses) if asked.weight is None else asked.weight
-        return Loss((losses * weight).sum(), asked.count, (right * weight).sum())
-
-    def logits(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Tensor:
-        assert isinstance(head, PairHead)
-        return head(reading.at(asked.where)).float()
 
     def name_choice(self, choice: int, piece: Callable[[int], str]) -> str:
         return self.classes[choice]
@@ -69,6 +77,15 @@ class SentenceRelation(PairQuestion):
     kind: Literal["sentence-relation"] = "sentence-relation"
 
     classes: ClassVar[tuple[Relation, ...]] = ("next", "random", "previous")
+
+
+class SentenceDistance(PairQuestion):
+    """Is the second text the one after the first (0), another one of its document (1), or one of
+    another document (2)? (Sun et al. 2019b, section 4.2.2)."""
+
+    kind: Literal["sentence-distance"] = "sentence-distance"
+
+    classes: ClassVar[tuple[Relation, ...]] = ("next", "same-document", "random")
 
 
 class Dialogue(PairQuestion):

@@ -147,7 +147,13 @@ class Recipe(Settings):
                 f"phases.{number}: objectives.ponder needs blocks that halt: set "
                 f"encoder.depth.kind to halting, or leave it out"
             )
+        tasks = self.encoder.embeddings.tasks
         for name, objective in asked.items():
+            if objective.task is not None and objective.task >= tasks:
+                raise ValueError(
+                    f"objectives.{name}.task is {objective.task}, and the encoder knows {tasks}, "
+                    f"from 0: set encoder.embeddings.tasks"
+                )
             if isinstance(objective, PairQuestion) and relations.isdisjoint(objective.classes):
                 raise ValueError(
                     f"objectives.{name} needs {objective.rows_asked}, not {self.assembly.kind}"  # type: ignore[attr-defined]
@@ -184,7 +190,7 @@ class Recipe(Settings):
         """What it reads that not every data set has."""
         asked = [o for n in range(len(self.phases)) for o in self.objectives_of(n).values()]
         selections = [o.selection.needs for o in asked if isinstance(o, Hiding)]
-        return self.assembly.needs.union(*selections)
+        return self.assembly.needs.union(*selections, *(o.needs for o in asked))
 
     def num_blocks_of(self, phase: int) -> int:
         """How many blocks run in a phase."""

@@ -41,6 +41,7 @@ MADE_TO_ORDER: dict[Need, tuple[Corpus, TokenizerChoice]] = {
         WordPieceChoice(size=1024),
     ),
     "phrases": (Grammar(documents=1_000, annotated=True), WordPieceChoice(size=1024)),
+    "capitals": (Grammar(documents=1_000, annotated=True), WordPieceChoice(size=1024)),
 }
 """The text for recipes with such a need."""
 

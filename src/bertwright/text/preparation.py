@@ -23,6 +23,7 @@ from bertwright.text.data_writing import DataWriter
 from bertwright.text.dialogues import joined
 from bertwright.text.documents import PHRASE, Document, ReadCounts
 from bertwright.text.duplicates import unseen
+from bertwright.text.marks import WORD_START, mark_pieces
 from bertwright.text.near_duplicates import dissimilar
 from bertwright.text.piece_cache import Encoded, PieceCache
 from bertwright.text.processes import CHUNK_CHARACTERS, available_processors, in_order
@@ -48,6 +49,7 @@ def prepare(
     phrases: str | Path | None = None,
     dialogues: Sequence[str | Path] = (),
     dialogue_column: str = "dialogue",
+    capitals: bool = False,
     num_workers: int | None = None,
 ) -> Data:
     """Make a data set from files, folders and patterns (``-`` is standard input).
@@ -59,7 +61,8 @@ def prepare(
     Phrases and entities are those that the column ``annotations`` of tables states of each text,
     and those of ``phrases``, a file of one a line (behind a tab the kind of an entity).
     ``dialogues`` are inputs of their own: tables with a list of turns in ``dialogue_column``, or
-    plain text with a turn on each line.
+    plain text with a turn on each line. ``capitals`` keeps which words begin with a capital letter,
+    for a tokenizer that does not.
 
     ``heldout`` is the share of documents kept from training; ``near_duplicates`` also drops
     documents much like an earlier one; ``column`` holds the text of tables; ``format`` overrides
@@ -89,6 +92,7 @@ def prepare(
         languages=any(source.speaks for source in sources),
         annotations=annotations is not None or phrases is not None,
         dialogues=bool(dialogues),
+        capitals=capitals,
     )
     known = WordList.read(Path(phrases)) if phrases is not None else None
     documents = unseen(read_documents(sources, met), met)
@@ -145,7 +149,23 @@ class _Encoder:
         phrases, entities = None, None
         if self._holding.annotations:
             phrases, entities = self._stretches(sides, encoded)
-        return split, encoded, Beside(spoken, phrases, entities, turns)
+        kept = self._capitals(sides) if self._holding.capitals else None
+        return split, encoded, Beside(spoken, phrases, entities, turns, kept)
+
+    def _capitals(self, sides: Sequence[Document]) -> NDArray[np.int64]:
+        """The pieces at which words with a capital letter start."""
+        found: list[int] = []
+        begin = 0
+        for part in (part for side in sides for part in side.parts):
+            offsets = self._tokenizer.backend.encode(part, add_special_tokens=False).offsets
+            marks, _ = mark_pieces(part, offsets)
+            found += [
+                begin + piece
+                for piece, (mark, (start, stop)) in enumerate(zip(marks, offsets, strict=True))
+                if mark & WORD_START and part[start:stop].lstrip()[:1].isupper()
+            ]
+            begin += len(offsets)
+        return np.array(found, np.int64)
 
     def _stretches(
         self, sides: Sequence[Document], encoded: Encoded

@@ -46,6 +46,10 @@ class SelectedSplit(Split):
             known and _stretches_of(known, whole.document_starts, place, shift)
             for known in (whole.phrases, whole.entities)
         )
+        self.capitals = None
+        if whole.capitals is not None:
+            kept, moved = _moved(whole.capitals, whole.document_starts, place, shift)
+            self.capitals = whole.capitals[kept] - moved
         self.turns = whole.turns and _turns_of(whole.turns, whole.document_starts, place, shift)
 
     def pieces(self, start: int, stop: int) -> NDArray[np.int32]:

@@ -43,23 +43,26 @@ class Spoken:
 @dataclass(frozen=True)
 class Beside:
     """What is known of the documents in an :class:`Encoded` beside their pieces: their languages;
-    the pieces [first, stop) of phrases and of entities, (S, 2) each; turns and who speaks, (T, 2).
+    the pieces [first, stop) of phrases and of entities, (S, 2) each; turns and who speaks, (T, 2);
+    the pieces at which a word with a capital letter starts, (C,).
     """
 
     spoken: Spoken | None = None
     phrases: NDArray[np.int64] | None = None
     entities: NDArray[np.int64] | None = None
     turns: NDArray[np.int64] | None = None
+    capitals: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)
 class Holding:
     """What a data set holds beside the pieces of its text: languages, phrases and entities,
-    dialogues."""
+    dialogues, capital letters that the pieces do not show."""
 
     languages: bool = False
     annotations: bool = False
     dialogues: bool = False
+    capitals: bool = False
 
 
 NOTHING = Beside()
@@ -104,6 +107,10 @@ class SplitWriter:
             else None
         )
 
+        self._capitals = (
+            _ArrayFile(folder / shard_name(name, "capitals"), "int64") if holding.capitals else None
+        )
+
     def append(self, encoded: Encoded, beside: Beside = NOTHING) -> None:
         """Add documents after those that are there."""
         position = self._pieces.length
@@ -117,6 +124,8 @@ class SplitWriter:
         if self._turns is not None and beside.turns is not None:
             self._turns[0].append(position + beside.turns[:, 0])
             self._turns[1].append(beside.turns[:, 1])
+        if self._capitals is not None and beside.capitals is not None:
+            self._capitals.append(position + beside.capitals)
         marks = encoded.marks
         words = np.cumsum(marks & WORD_START, dtype=np.int64)
         ranked = np.arange(-position % RANK_EVERY, len(marks), RANK_EVERY)
@@ -162,6 +171,7 @@ class SplitWriter:
             *(self._speech.files if self._speech else ()),
             *(file for files in self._stretches.values() for file in files),
             *(self._turns or ()),
+            *((self._capitals,) if self._capitals else ()),
         ]
 
 
@@ -257,6 +267,7 @@ def write_manifest(
         languages=languages,
         annotated=holding.annotations,
         dialogues=holding.dialogues,
+        capitals=holding.capitals,
     )
     (folder / MANIFEST).write_text(manifest.model_dump_json(indent=1) + "\n")
     return manifest

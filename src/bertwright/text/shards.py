@@ -17,7 +17,8 @@ Where the languages of the documents are known there are also
 
 Where stretches of the text are annotated there are ``phrase_starts``, ``phrase_stops``,
 ``entity_starts`` and ``entity_stops``: int64, the pieces [start, stop) of each, in order; where
-there are dialogues ``turn_starts``, int64, and ``turn_speakers``, uint8, one a turn.
+there are dialogues ``turn_starts``, int64, and ``turn_speakers``, uint8, one a turn; where capitals
+are kept ``capitals``, int64, the pieces at which a word with a capital letter starts.
 """
 
 import json
@@ -100,6 +101,7 @@ class Manifest(Settings):
     languages: tuple[str, ...] = ()
     annotated: bool = False
     dialogues: bool = False
+    capitals: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -169,6 +171,10 @@ class Split:
                 )
                 for kind in ("phrase", "entity")
             )
+        self.capitals: NDArray[np.int64] | None = None
+        """The pieces at which a word with a capital letter starts; None where nobody said."""
+        if manifest.capitals:
+            self.capitals = _mapped(folder / shard_name(name, "capitals"), "int64")
         if manifest.dialogues:
             self.turns = Turns(
                 _mapped(folder / shard_name(name, "turn_starts"), "int64"),

@@ -22,6 +22,7 @@ RELATION = {
     "next": "the second text is what follows the first",
     "random": "the second text is a random one",
     "previous": "the second text is what comes before the first",
+    "same-document": "the second text is of the same document, elsewhere",
     "real": "the turns are those of a dialogue",
     "fake": "one of the turns is of another dialogue",
 }

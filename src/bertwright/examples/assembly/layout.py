@@ -78,7 +78,7 @@ class Layout:
         position, document = self._isolate(heads, real)
         language = self._language(start, begins, text, heads)
         coordinates = Coordinates(position, None, document, word, sentence, language=language)
-        if self.split.phrases is not None:
+        if self.split.phrases is not None or self.split.capitals is not None:
             source = np.full(text.shape, -1, np.int64)
             source[text] = (start[:, None] + offset)[kept]
             coordinates = annotated(coordinates, self.split, source)
@@ -128,11 +128,17 @@ class Layout:
 
 
 def annotated(coordinates: Coordinates, split: "Split", source: NDArray[np.int64]) -> Coordinates:
-    """With the phrases and entities of places that come from the positions ``source`` (B, L) of a
-    split, -1 where nothing does."""
-    if split.phrases is None or split.entities is None:
-        return coordinates
-    return replace(coordinates, phrase=split.phrases.at(source), entity=split.entities.at(source))
+    """With what is known of places that come from the positions ``source`` (B, L) of a split, -1
+    where nothing does: phrases, entities, capitals."""
+    if split.phrases is not None and split.entities is not None:
+        phrase, entity = split.phrases.at(source), split.entities.at(source)
+        coordinates = replace(coordinates, phrase=phrase, entity=entity)
+    if split.capitals is not None:
+        found = np.searchsorted(split.capitals, source)
+        found = np.minimum(found, max(len(split.capitals) - 1, 0))
+        there = split.capitals[found] == source if len(split.capitals) else source < -1
+        coordinates = replace(coordinates, capital=there.astype(np.int32))
+    return coordinates
 
 
 def document_at(split: "Split", position: NDArray[np.int64]) -> NDArray[np.int64]:

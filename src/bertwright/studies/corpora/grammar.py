@@ -20,8 +20,8 @@ ANNOTATED, DIALOGUES = "annotated.jsonl", "dialogues.jsonl"
 
 
 class Grammar(Corpus):
-    """So many stories of the world of a seed; ``annotated`` says where their names and phrases
-    stand, and ``dialogues`` are so many beside them."""
+    """So many stories of the world of a seed; ``annotated`` says where their names, phrases
+    and capitals stand, and ``dialogues`` are so many beside them."""
 
     kind: Literal["grammar"] = "grammar"
     documents: int = Field(default=20_000, ge=100)
@@ -55,6 +55,7 @@ class Grammar(Corpus):
             vocabulary,
             annotations="known" if self.annotated else None,
             dialogues=[written.folder / DIALOGUES] if self.dialogues else [],
+            capitals=self.annotated,
         )
 
 
