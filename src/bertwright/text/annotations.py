@@ -30,8 +30,9 @@ def annotations_of(value: Any, text: Any, where: str) -> tuple[Annotation, ...]:
     if value is None or not isinstance(value, list) or not isinstance(text, str):
         raise UserError(f"{where}: annotations are a list of objects with start, stop and label")
     found: list[Annotation] = []
-    for stated in value:
-        given = stated if isinstance(stated, dict) else {}
+    listed: list[Any] = value
+    for stated in listed:
+        given: dict[str, Any] = stated if isinstance(stated, dict) else {}
         start, stop, label = given.get("start"), given.get("stop"), given.get("label", PHRASE)
         whole = isinstance(start, int) and isinstance(stop, int) and isinstance(label, str)
         if not whole or not 0 <= start < stop <= len(text):

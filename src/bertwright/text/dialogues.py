@@ -34,10 +34,11 @@ def dialogue_of_value(
             f"{where}: a dialogue is a list of turns, not {type(value).__name__}: name the column "
             f"with --dialogue-column"
         )
+    said: list[Any] = value
     turns: list[str] = []
     speakers: list[int] = []
     numbers: dict[Any, int] = {}
-    for number, turn in enumerate(value):
+    for number, turn in enumerate(said):
         text, speaker = _turn(turn, number, where)
         lines = "\n".join(texts_of_row(text, counts)).split()
         if lines:
@@ -65,10 +66,8 @@ def joined(encoded: Encoded, documents: Sequence[Document]) -> tuple[Encoded, ND
 
 
 def _turn(turn: Any, number: int, where: str) -> tuple[str, Any]:
-    if isinstance(turn, dict):
-        text, speaker = turn.get("text"), turn.get("speaker", number % 2)
-    else:
-        text, speaker = turn, number % 2
+    given: dict[str, Any] = turn if isinstance(turn, dict) else {"text": turn}
+    text, speaker = given.get("text"), given.get("speaker", number % 2)
     if not isinstance(text, str) or not isinstance(speaker, str | int):
         raise UserError(
             f"{where}: turn {number + 1} is no text, nor an object with text and speaker"

@@ -169,7 +169,8 @@ def _histories(events: Iterator[tuple[str, str, float]], least: int) -> Historie
     user, item, time = user[kept], item[kept], time[kept]
     order = np.lexsort((time, user))
     codes = list(items)
-    ranked = [codes[n] for n, _ in Counter(item.tolist()).most_common()]
+    counted: Counter[int] = Counter(item.tolist())
+    ranked = [codes[n] for n, _ in counted.most_common()]
     number = {code: n for n, code in enumerate(ranked)}
     renamed = np.array([number.get(code, -1) for code in codes], np.int64)
     lengths = np.bincount(user)

@@ -52,8 +52,9 @@ def ranking(
     special = torch.tensor(sorted(data.tokenizer.specials.all))
     names = ("", "sampled_", "popularity_", "popularity_sampled_")
     ranks: dict[str, list[float]] = {name: [] for name in names}
-    for number, logits in _scores(model, asked, list(histories.values()), data):
-        user, items = list(histories)[number], list(histories.values())[number]
+    users, read = list(histories), list(histories.values())
+    for number, logits in _scores(model, asked, read, data):
+        user, items = users[number], read[number]
         target = items[-1]
         others = torch.ones(len(popularity), dtype=torch.bool)
         others[special] = False
