@@ -17,6 +17,7 @@ from bertwright.randomness import Draw
 from bertwright.recipes import Recipe
 from bertwright.recipes.loading import systems
 from bertwright.text.marks import DOCUMENT_START, SENTENCE_START, WORD_START
+from bertwright.text.shards import Stretches, Turns
 from bertwright.text.tokenizers import Specials
 
 LENGTH, VOCABULARY = 24, 40
@@ -74,7 +75,8 @@ ROWS = 8
 class ToyText:
     """Random pieces with words, sentences and documents: what an assembly reads of a split.
 
-    Documents are in two languages by turns, and each second one translates the one before.
+    Documents are in two languages by turns, and each second one translates the one before. Some
+    stretches are phrases or names, and all of it may be read as dialogues.
     """
 
     num_pieces: int = 1200
@@ -89,6 +91,13 @@ class ToyText:
         self.languages = np.arange(self.num_documents) % 2
         self.language_names = ("en", "de")
         self.translations = np.arange(1, self.num_documents, 2)
+        # Phrases and names of four pieces by turns; every sentence is a turn of a dialogue.
+        starts = np.arange(8, self.num_pieces - 4, 8)
+        self.phrases = Stretches(starts[::2], starts[::2] + 4)
+        self.entities = Stretches(starts[1::2], starts[1::2] + 4)
+        self.capitals = np.arange(0, self.num_pieces, 6)
+        first = self.sentence_starts[:-1]
+        self.turns = Turns(first, (first // 6 % 2).astype(np.uint8))
         self.marks = np.zeros(self.num_pieces, np.uint8)
         self.marks[::2] |= WORD_START
         self.marks[self.sentence_starts[:-1]] |= SENTENCE_START
@@ -118,5 +127,6 @@ def toy_batch(recipe: Recipe, phase: int, epoch: int = 0, turn: int = 0) -> Tens
 
     asked = recipe.turns_of(phase)[turn].objectives
     askers = {name: partial(ask, o) for name, o in asked.items()}
-    index = np.arange(ROWS, dtype=np.int64)
+    # From all over the text: the rows of a mixture stand one kind after the other.
+    index = np.linspace(0, source.num_rows - 1, ROWS).astype(np.int64)
     return TensorBatch(make_batch(source, index, np.full(ROWS, epoch, np.int64), askers))

@@ -29,9 +29,9 @@ TEXT = "The red fox runs over the hill. It sees a river. Birds sing, and the fox
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_trace_is_what_training_sees_and_its_answers_are_what_the_loss_is_of(
-    system: str, spoken_data: Data
+    system: str, rich_data: Data
 ) -> None:
-    data = spoken_data
+    data = rich_data
     recipe = toy(system, f"text.tokenizer.size={data.tokenizer.size}")
     model = Model.build(recipe, data.tokenizer.size, data.tokenizer)
     piece = data.tokenizer.piece

@@ -19,13 +19,15 @@ from bertwright.encoder.taps import Site, tap
 
 class EmbeddingChoice(Choice):
     """The axis. ``segments`` is the number of segment types, 0 for none; ``languages`` are the
-    codes of those that have a vector each, added at every place (XLM); ``norm`` normalises the sum
+    codes of those that have a vector each, added at every place (XLM); ``tasks`` is how many tasks
+    of a training have one, which in use is the first (ERNIE 2.0); ``norm`` normalises the sum
     (BERT; not GPT); ``scaled`` multiplies the pieces by the root of the width (Vaswani et al. 2017,
     Transformer-XL); ``asking`` has a learned vector for places that ask (XLNet); ``row_dropout`` is
     the rate at which pieces are dropped for a whole step (Merity et al. 2018)."""
 
     segments: int = 0
     languages: tuple[str, ...] = ()
+    tasks: int = Field(default=0, ge=0)
     norm: bool = True
     scaled: bool = False
     asking: bool = False
@@ -106,7 +108,7 @@ class Trigrams(EmbeddingChoice):
 
 
 class Embeddings(nn.Module):
-    """Tables of pieces, segments, languages; the position scheme's share; norm; dropout;
+    """Tables of pieces, segments, languages, tasks; the position scheme's share; norm; dropout;
     projection.
 
     ``positions`` is the encoder's scheme: its table, if it has one, is a part of this module. All
@@ -133,6 +135,7 @@ class Embeddings(nn.Module):
         self.joining = choice.joining(width)
         self.segments = table(choice.segments, of_sum) if choice.segments else None
         self.languages = table(len(choice.languages), of_sum) if choice.languages else None
+        self.tasks = table(choice.tasks, of_sum) if choice.tasks else None
         self.positions = positions
         self.asking = nn.Parameter(torch.empty(of_table)) if choice.asking else None
         self.scale = of_table**0.5 if choice.scaled else None
@@ -166,7 +169,10 @@ class Embeddings(nn.Module):
         if language is not None:
             language = tap(site, "languages", language)
         join = self.join if site is None else self.join.forward
-        x = join(x, position, segment, language, noise, site)
+        task = _added(self.tasks, coordinates.task)
+        if task is not None:
+            task = tap(site, "tasks", task)
+        x = join(x, position, segment, language, task, noise, site)
         if self.up is not None:
             x = tap(site, "projection", self.up(x))
         if self.copies > 1:
@@ -224,6 +230,7 @@ class Join(nn.Module):
         position: Tensor | None,
         segment: Tensor | None,
         language: Tensor | None,
+        task: Tensor | None,
         noise: Noise | None = None,
         site: Site | None = None,
     ) -> Tensor:
@@ -235,4 +242,6 @@ class Join(nn.Module):
             x = x + segment
         if language is not None:
             x = x + language
+        if task is not None:
+            x = x + task
         return self.drop(self.norm(tap(site, "sum", x)), noise, 0)

@@ -119,14 +119,14 @@ def _with_a_next(
 
 
 def sentence_relation(rows: Rows, classes: Sequence[Relation]) -> Question:
-    """Ask at the first place of each row what its second text is to the first, one of ``classes``.
+    """Ask at the first place of each row what its texts are to each other, one of ``classes``.
 
     A row of a relation that is none of them weighs nothing.
     """
     if rows.relation is None:
         raise UserError(
-            "a question about two texts needs rows that are pairs: choose the assembly "
-            "segment-pair or sentence-pair"
+            "a question about several texts needs rows that have them: choose the assembly "
+            "segment-pair, sentence-pair or dialogue"
         )
     label = np.array([classes.index(r) if r in classes else -1 for r in RELATIONS])
     target = label[rows.relation]

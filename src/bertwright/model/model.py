@@ -61,6 +61,7 @@ def tensor_coordinates(batch: Batch, pieces: Tensor) -> Coordinates:
         document=moved(own.document),
         order=moved(own.order),
         language=moved(own.language),
+        task=moved(own.task),
         asking=None if own.asking is None else torch.from_numpy(own.asking).to(pieces.device),
     )
 

@@ -1,9 +1,10 @@
 """An objective is a question asked of a text: who answers it, and how the answer is scored."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+import numpy as np
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -14,7 +15,7 @@ from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import Bidirectional, Visibility
 from bertwright.errors import UserError
-from bertwright.examples.coordinates import Rows
+from bertwright.examples.coordinates import Need, Rows
 from bertwright.examples.questions import Question
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.randomness import Draw
@@ -126,10 +127,15 @@ class Reading:
 class Objective(Choice):
     """The axis. ``weight`` scales the mean loss where several questions are asked at once.
     Questions with a ``share`` take turns, one in a step, each in that share of the steps; those
-    without are asked in every step."""
+    without are asked in every step. ``task`` is the number of the vector that is added while this
+    is asked, in an encoder with ``embeddings.tasks`` (Sun et al. 2019b)."""
 
     weight: Value = Constant(value=1.0)
     share: float | None = Field(default=None, gt=0.0)
+    task: int | None = Field(default=None, ge=0)
+
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    """What it reads that not every data set has."""
 
     names_pieces: ClassVar[bool] = False
     """Whether the answer is a piece, given by the model's output module."""
@@ -156,6 +162,13 @@ class Objective(Choice):
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         """The rows with what is hidden or altered, and what is asked where."""
         raise TypeError(f"{type(self).__name__} is an axis, not an objective")
+
+    def within_task(self, rows: Rows) -> Rows:
+        """The rows, told which task they are of."""
+        if self.task is None:
+            return rows
+        task = np.full(rows.pieces.shape, self.task, np.int32)
+        return replace(rows, coordinates=replace(rows.coordinates, task=task))
 
     def head(self, host: Host) -> nn.Module | None:
         """The module of this objective's own that answers, if it has one."""

@@ -11,8 +11,10 @@ from bertwright.encoder.adaptive import Adaptive
 from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.positions import Learned
 from bertwright.encoder.visibility import is_by_halves, is_empty, is_two_sided
-from bertwright.examples.assembly import Assembly, Pair
+from bertwright.examples.assembly import Assembly
+from bertwright.examples.coordinates import Need
 from bertwright.objectives import AdaptiveSoftmax, Objective, PairQuestion, Ponder
+from bertwright.objectives.hiding import Hiding
 from bertwright.objectives.output import OutputChoice, Tied
 from bertwright.objectives.turns import Turn, turns_of
 from bertwright.optimisers.adam import AdamW
@@ -176,17 +178,22 @@ class Recipe(Settings):
                 f"phases.{number}: a length of {length} is more than encoder.positions.size "
                 f"({positions.size})"
             )
-        pairs = isinstance(self.assembly, Pair)
+        relations = self.assembly.relations
         if self.encoder.depth.runs_all and any(isinstance(o, Ponder) for o in asked.values()):
             raise ValueError(
                 f"phases.{number}: objectives.ponder needs blocks that halt: set "
                 f"encoder.depth.kind to halting, or leave it out"
             )
+        tasks = self.encoder.embeddings.tasks
         for name, objective in asked.items():
-            if isinstance(objective, PairQuestion) and not pairs:
+            if objective.task is not None and objective.task >= tasks:
                 raise ValueError(
-                    f"objectives.{name} needs pairs: assembly.kind must be segment-pair or "
-                    f"sentence-pair, not {self.assembly.kind}"  # type: ignore[attr-defined]
+                    f"objectives.{name}.task is {objective.task}, and the encoder knows {tasks}, "
+                    f"from 0: set encoder.embeddings.tasks"
+                )
+            if isinstance(objective, PairQuestion) and relations.isdisjoint(objective.classes):
+                raise ValueError(
+                    f"objectives.{name} needs {objective.rows_asked}, not {self.assembly.kind}"  # type: ignore[attr-defined]
                 )
 
     def _check_turn(self, number: int, turn: Turn) -> None:
@@ -264,6 +271,13 @@ class Recipe(Settings):
         return (
             self.assembly if length is None else self.assembly.model_copy(update={"length": length})
         )
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """What it reads that not every data set has."""
+        asked = [o for n in range(len(self.phases)) for o in self.objectives_of(n).values()]
+        selections = [o.selection.needs for o in asked if isinstance(o, Hiding)]
+        return self.assembly.needs.union(*selections, *(o.needs for o in asked))
 
     def num_blocks_of(self, phase: int) -> int:
         """How many blocks run in a phase."""

@@ -97,6 +97,8 @@ def train_on_files(
         raise explain(error, "tokenizer") from None
     except ValueError as error:
         raise UserError(f"the tokenizer {error}") from None
+    if type(chosen) not in _KINDS:
+        raise UserError("items are not learned from text: 'bertwright prepare --item' lists them")
     require_free(Path(out))
     met = ReadCounts()
     sources = find_sources(inputs, column, format, met, language_column)

@@ -250,8 +250,13 @@ def fitted(recipe: Recipe, data: Data) -> Recipe:
     frame = 0 if recipe.assembly.in_order else 2
     longest = max(8, data.split("train").num_pieces + frame)
     assembly = recipe.assembly.model_copy(update={"length": min(longest, recipe.assembly.length)})
-    if isinstance(assembly, Mixture) and not len(data.split("train").translations):
-        parts = {name: part for name, part in assembly.parts.items() if not part.of_translations}
+    lacking = {"translations", "dialogues"}
+    if len(data.split("train").translations):
+        lacking.remove("translations")
+    if data.split("train").turns is not None:
+        lacking.remove("dialogues")
+    if isinstance(assembly, Mixture) and lacking & assembly.needs:
+        parts = {n: part for n, part in assembly.parts.items() if not lacking & part.needs}
         assembly = assembly.model_copy(update={"parts": parts, "shares": {}})
     phases = tuple(
         phase

@@ -71,6 +71,7 @@ AXES: dict[str, tuple[Any, ...]] = {
     "encoder.embeddings.scaled": (False,),
     "encoder.embeddings.asking": (False,),
     "encoder.embeddings.languages": ([],),
+    "encoder.embeddings.tasks": (0,),
     "encoder.memory": (0,),
     "encoder.positions.kind": ("learned",),
     "encoder.local": (None,),
