@@ -1,7 +1,7 @@
 """Long short-term memory: a place is told what came before it by one state (Hochreiter 1997)."""
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal, Self
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Literal, Self, cast
 
 import torch
 from pydantic import Field, model_validator
@@ -83,7 +83,7 @@ class LstmMixer(nn.Module):
         self.of, parts = tuple(of), len(of)
         self.ways = nn.ModuleList(Lstm(choice, reads // parts, writes // parts) for _ in of)
         # A compiler would write out every step. Stated here, since it imports one.
-        self.read = torch.compiler.disable(LstmMixer._read)
+        self.read = cast(Callable[..., Tensor], torch.compiler.disable(LstmMixer._read))
 
     def forward(
         self,
@@ -96,8 +96,7 @@ class LstmMixer(nn.Module):
         """x (B, L, reads) to (B, L, writes)."""
         if site is not None:
             site.lacks(OF_ATTENTION, "a recurrent mixer has no attention")
-        found: Tensor = self.read(self, x, around, noise, site, past)
-        return tap(site, "output", found)
+        return tap(site, "output", self.read(self, x, around, noise, site, past))
 
     def _read(
         self,
