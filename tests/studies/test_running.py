@@ -8,7 +8,6 @@ import ray
 from ray.cluster_utils import Cluster
 from small_study import small_study
 
-from bertwright.errors import UserError
 from bertwright.studies import running
 from bertwright.studies.corpora import Grammar
 from bertwright.studies.report import RESULT, TABLE, lines, write_report
