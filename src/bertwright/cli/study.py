@@ -62,11 +62,16 @@ def run(
     ] = None,
     processes: Processes = 1,
     on: On = None,
+    document: Annotated[
+        Path | None,
+        typer.Option(help="A Markdown file whose section of each study is rewritten."),
+    ] = None,
     plugin: Plugin = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a study: what is finished is not done again, what was interrupted goes on."""
     from bertwright.recipes.loading import import_plugin
+    from bertwright.studies.claims_page import write_result
     from bertwright.studies.corpora import Files
     from bertwright.studies.study import Equal, Study, all_studies
 
@@ -82,6 +87,9 @@ def run(
     named = [Study.load(name) for name in names] if names else all_studies()
     studies = [study.model_copy(update=changes) for study in named]
     results = {study.name: _run(study, output, None, processes, on, as_json) for study in studies}
+    if document is not None:
+        for result in results.values():
+            write_result(result, document)
     if as_json:
         report(results, as_json)
 

@@ -28,8 +28,14 @@ def write_claims(results: Path, document: Path) -> None:
         "seeds": "seeds",
     }
     write_section(document, "claims", table(columns, rows))
-    for name, result in found.items():
-        write_section(document, name, [f"## {name}", "", *lines(result)])
+    for result in found.values():
+        write_result(result, document)
+
+
+def write_result(result: Mapping[str, Any], document: Path) -> None:
+    """Write the section of one study."""
+    name = result["study"]["name"]
+    write_section(document, name, [f"## {name}", "", *lines(result)])
 
 
 def _results(folder: Path) -> dict[str, dict[str, Any]]:
