@@ -85,6 +85,8 @@ TOKENIZERS = {
     "GPT2": wordpiece,
     "OpenAIGPT": wordpiece,
     "XLNet": wordpiece,
+    "Longformer": byte_bpe,
+    "BigBird": wordpiece,
 }
 OWN_NAMES = {
     "DistilBert": {

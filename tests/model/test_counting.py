@@ -39,6 +39,9 @@ from recipes_at_toy_size import SYSTEMS, VOCABULARY, toy
         ("sandwich-base", 124_439_808),
         ("xlnet-base", 116_750_336),
         ("xlnet-large", 360_300_800),
+        ("longformer-base", 148_711_257),
+        ("longformer-large", 434_653_273),
+        ("bigbird-base", 127_520_694),
         ("electra-small", 14_196_219),
         ("electra-base", 119_386_427),
         ("electra-large", 354_655_291),
@@ -46,6 +49,16 @@ from recipes_at_toy_size import SYSTEMS, VOCABULARY, toy
 )
 def test_published_models_have_exactly_their_parameters(name, exact):
     assert sum(parameters_by_part(Recipe.load(name)).values()) == exact
+
+
+def test_stock_classes_of_long_rows_have_a_pooler_more():
+    backbones = {"longformer-base": 148_659_456, "longformer-large": 434_600_960}
+    for name, exact in {**backbones, "bigbird-base": 127_468_800}.items():
+        parts = parameters_by_part(Recipe.load(name, "pooler=true"))
+        assert parts["embeddings"] + parts["blocks"] + parts["pooler"] == exact
+    assert (
+        sum(parameters_by_part(Recipe.load("bigbird-base", "pooler=true")).values()) == 128_111_286
+    )
 
 
 ALBERT_TABLE = {

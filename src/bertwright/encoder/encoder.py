@@ -1,9 +1,8 @@
 """The encoder: embeddings, blocks, a last norm."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from itertools import islice
 from typing import Self, cast
 
 import torch
@@ -21,11 +20,18 @@ from bertwright.encoder.locality import Local
 from bertwright.encoder.memory import Memory
 from bertwright.encoder.mixers import AttentionChoice, Mixer
 from bertwright.encoder.norms import LayerNormChoice, Norm
-from bertwright.encoder.positions import Learned, Positions, Rotary, Rotation, Sinusoidal
+from bertwright.encoder.positions import Learned, Positions, Rotary, Sinusoidal
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.taps import Site, Taps
-from bertwright.encoder.visibility import Bidirectional, Causal, Visibility, Window, view
+from bertwright.encoder.visibility import (
+    Bidirectional,
+    Causal,
+    Tiling,
+    Visibility,
+    Window,
+    view,
+)
 from bertwright.machine import tune_compiler
 
 
@@ -105,6 +111,8 @@ class Encoder(nn.Module):
     def __init__(self, choice: EncoderChoice, vocabulary_size: int) -> None:
         super().__init__()
         self.rule = choice.visibility
+        self.tiling: Tiling = choice.mixer.tiling
+        self.tells_wide: bool = getattr(choice.mixer, "global_projections", False)
         self.taps = Taps()
         shape = choice.mixer.shape(choice.width)
         positions = choice.positions.build(choice.table_width, shape)
@@ -136,16 +144,9 @@ class Encoder(nn.Module):
         coordinates = coordinates or Coordinates.plain(pieces)
         site = None if self.taps.idle else Site(self.taps)
         x = self.embeddings(pieces, coordinates, noise, site and site.within("embeddings"))
-        rule = rule or self.rule
         keys = None if memory is None else memory.before(coordinates)
-        whole = self._around(rule, coordinates, keys, self.embeddings.positions.rotation)
-        near = whole
-        if self.local is not None:
-            window = rule & Window(size=self.local.window)
-            near = self._around(window, coordinates, keys, self.local_rotation)
-        for index, block in enumerate(islice(self.blocks, self.running)):
-            is_near = self.local is not None and self.local.holds(index)
-            around = near if is_near else whole
+        told = self._surroundings(rule or self.rule, coordinates, keys, site)
+        for index, (block, around) in enumerate(zip(self.blocks, told, strict=False)):
             here = None if noise is None else noise.within(index)
             past = None if memory is None else memory.recall(index, x, coordinates)
             if site is None:
@@ -157,18 +158,36 @@ class Encoder(nn.Module):
         x = self.norm(x)
         return x if site is None else site("output", x)
 
-    def _around(
+    def _surroundings(
         self,
         rule: Visibility,
         coordinates: Coordinates,
         keys: Coordinates | None,
-        rotation: Callable[[Coordinates], Rotation | None],
-    ) -> Surroundings:
-        return Surroundings(
-            view(rule, coordinates, keys),
-            rotation(coordinates),
-            None if keys is None else rotation(keys),
-            self.embeddings.positions.relation(coordinates, keys or coordinates),
+        site: Site | None,
+    ) -> Iterator[Surroundings]:
+        """What each running block is told; blocks with the same rule are told the same."""
+        relation = self.embeddings.positions.relation(coordinates, keys or coordinates)
+        dense = relation is not None or self._looked_into(site)
+        tiling: Tiling = "never" if dense else self.tiling
+        known: dict[tuple[Visibility, bool], Surroundings] = {}
+        for index in range(self.running):
+            own = rule_at(index, rule, self.local)
+            near = self.local is not None and self.local.holds(index)
+            rotation = self.local_rotation if near else self.embeddings.positions.rotation
+            if (own, near) not in known:
+                known[own, near] = Surroundings(
+                    view(own, coordinates, keys, tiling, self.tells_wide),
+                    rotation(coordinates),
+                    None if keys is None else rotation(keys),
+                    relation,
+                )
+            yield known[own, near]
+
+    def _looked_into(self, site: Site | None) -> bool:
+        """Whether anyone listens to scores or weights, which only a dense view has."""
+        return site is not None and any(
+            site.within(f"blocks.{index}.attention").wants("scores", "weights")
+            for index in range(self.running)
         )
 
     def compile_parts(self, dynamic: bool = False) -> None:
@@ -240,6 +259,14 @@ def _blocks(choice: EncoderChoice) -> list[Block]:
             norms[name] = nn.Identity() if skipped else choice.norm.build(choice.width)
         blocks.append(Block(sublayers, norms, pre, choice.dropout))
     return blocks
+
+
+def rule_at(index: int, rule: Visibility, local: Local | None) -> Visibility:
+    """Who may see whom in one block."""
+    own = rule.at_block(index)
+    if local is None or not local.holds(index):
+        return own
+    return own & Window(size=local.window)
 
 
 def blocks_of(encoder: Encoder) -> list[Block]:

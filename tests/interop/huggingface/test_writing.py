@@ -25,7 +25,9 @@ SENTENCE, SECOND = "The ships, three of them: SHIPS!", "Zwölf 东京"
 
 def made(system: str, *overrides: str) -> tuple[Model, Tokenizer]:
     """A random model of a recipe."""
-    tokenizer = Tokenizer(TOKENIZERS["Roberta" if system == "roberta" else "Bert"]())
+    tokenizer = Tokenizer(
+        TOKENIZERS["Roberta" if system in ("roberta", "longformer") else "Bert"]()
+    )
     model = Model.build(toy(system, *overrides), tokenizer.size).eval()
     randomise(model)
     return model, tokenizer
@@ -51,7 +53,8 @@ REFUSED = {
     "bert encoder.positions={kind: rotary}": "encoder.positions.kind is rotary (Bert: learned)",
     "bert encoder.positions={kind: sinusoidal}": "encoder.positions.kind is sinusoidal",
     "bert encoder.norm.kind=rmsnorm": "encoder.norm.kind is rmsnorm (Bert: layernorm)",
-    "bert encoder.embeddings.scaled=true": "encoder.embeddings.scaled is true (Bert: false)",
+    "modern encoder.embeddings.scaled=true": "embeddings.scaled is true (ModernBert: false)",
+    "longformer encoder.visibility.rules=[causal, {kind: global}]": "not a window or global places",
     "bert encoder.norm.placement=pre": "encoder.norm.placement is pre (Bert: post)",
     "bert encoder.depth={kind: sublayers, order: sffs}": "encoder.depth.kind is sublayers",
     "bert encoder.visibility={kind: causal}": "encoder.visibility.kind is causal",
@@ -78,6 +81,12 @@ def test_what_no_stock_class_computes_is_refused_by_its_axis(change: str, tmp_pa
     with pytest.raises(UserError, match=re.escape(REFUSED[change])):
         export_folder(model, tokenizer, tmp_path / "export")
     assert not (tmp_path / "export").exists()
+
+
+def test_another_rule_than_bigbirds_is_refused(tmp_path: Path) -> None:
+    model, tokenizer = made("bigbird", "encoder.visibility.rules=[{kind: random-blocks}]")
+    with pytest.raises(UserError, match="another rule than that of the recipe bigbird"):
+        export_folder(model, tokenizer, tmp_path / "export", family_name="big_bird")
 
 
 def test_every_reason_is_given(tmp_path: Path) -> None:

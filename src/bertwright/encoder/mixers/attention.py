@@ -7,30 +7,47 @@ from torch import Tensor, nn
 
 from bertwright.encoder.kernels.attention import Call, KernelName, attend
 from bertwright.encoder.kernels.noise import Noise
+from bertwright.encoder.mixers.global_rows import GlobalRows
 from bertwright.encoder.mixers.mixer import InHeads
 from bertwright.encoder.positions import HeadShape, Positions, Term, rotate
 from bertwright.encoder.roles import Role
 from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.taps import Site, tap
+from bertwright.encoder.visibility import Tiling
 
 
 class AttentionChoice(InHeads):
     """Scaled dot-product attention in several heads.
 
-    ``dropout`` is the rate for attention weights while training.
+    ``dropout`` is the rate for attention weights while training. ``global_projections`` gives the
+    places that see everything queries, keys and values of their own (Beltagy et al. 2020).
     """
 
     kind: Literal["attention"] = "attention"
     remembers: ClassVar[bool] = True
     dropout: float = 0.0
     kernel: KernelName = "auto"
+    global_projections: bool = False
+
+    @property
+    def tiling(self) -> Tiling:
+        named: dict[str, Tiling] = {"auto": "auto", "tiled": "always"}
+        return named.get(self.kernel, "never")
 
     def operations(self, width: int, length: int) -> tuple[float, float]:
-        return 8 * width**2, 4 * length * width
+        if not self.global_projections:
+            return 8 * width**2, 4 * length * width
+        # Counted for one such place in a row.
+        return 12 * width**2 + 4 * width + 2 * width**2 / length, 4 * length * width
 
     def build(self, width: int, positions: Positions) -> nn.Module:
         shape = self.shape(width)
-        return Attention(shape, self.bias, self.dropout, self.kernel, positions.term(shape))
+        term = positions.term(shape)
+        if term is not None and self.global_projections:
+            raise ValueError(
+                "global projections take no term of the scores: choose other positions"
+            )
+        return Attention(self, shape, term)
 
 
 class Attention(nn.Module):
@@ -41,15 +58,17 @@ class Attention(nn.Module):
         "output.weight": Role("matrix", residual=True),
     }
 
-    def __init__(
-        self, shape: HeadShape, bias: bool, rate: float, kernel: KernelName, term: Term | None
-    ) -> None:
+    def __init__(self, choice: AttentionChoice, shape: HeadShape, term: Term | None) -> None:
         super().__init__()
-        width, self.heads, self.rate, self.biased = shape.width, shape.heads, rate, bias
-        self.kernel: KernelName = kernel
+        width, self.heads = shape.width, shape.heads
+        self.rate, self.biased = choice.dropout, choice.bias
+        self.kernel: KernelName = choice.kernel
         self.term = term
-        self.projection = nn.Linear(width, 3 * width, bias)
-        self.output = nn.Linear(width, width, bias)
+        self.projection = nn.Linear(width, 3 * width, choice.bias)
+        self.output = nn.Linear(width, width, choice.bias)
+        self.global_rows = (
+            GlobalRows(shape, choice.bias, choice.dropout) if choice.global_projections else None
+        )
 
     def forward(
         self,
@@ -76,6 +95,8 @@ class Attention(nn.Module):
             scale = self.term.scale
         call = Call(query, key, value, around.view, self.rate, noise, site, bias, scale)
         context = attend(call, self.kernel)
+        if self.global_rows is not None:
+            context = self.global_rows(x, context, around, noise, site)
         context = tap(site, "context", context)
         if site is not None and site.wants("heads"):
             return tap(site, "output", self._by_head(context, site))

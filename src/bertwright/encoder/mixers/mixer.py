@@ -6,6 +6,7 @@ from torch import nn
 
 from bertwright.axes import Choice
 from bertwright.encoder.positions import HeadShape, Positions
+from bertwright.encoder.visibility import Tiling
 
 
 class Mixer(Choice):
@@ -25,6 +26,11 @@ class Mixer(Choice):
         """Floating-point operations per token: those that do not depend on the length of a row, and
         those that do."""
         raise TypeError(f"{type(self).__name__} is an axis, not a mixer")
+
+    @property
+    def tiling(self) -> Tiling:
+        """Whether rules are laid out in tiles for it."""
+        return "never"
 
     @property
     def drops(self) -> bool:

@@ -30,6 +30,7 @@ class TransformerXl(Positions):
     """
 
     kind: Literal["transformer-xl"] = "transformer-xl"
+    by_distance: ClassVar[bool] = True
     untied: bool = False
     longest: int | None = Field(default=None, ge=1)
     base: float = 10000.0
@@ -54,6 +55,7 @@ class LogBuckets(Positions):
     """
 
     kind: Literal["log-buckets"] = "log-buckets"
+    by_distance: ClassVar[bool] = True
     buckets: int = Field(default=32, ge=2)
     longest: int = Field(default=512, ge=4)
 

@@ -75,6 +75,7 @@ AXES: dict[str, tuple[Any, ...]] = {
     "encoder.local": (None,),
     "encoder.visibility.kind": ("bidirectional", "document"),
     "encoder.mixer.kind": ("attention",),
+    "encoder.mixer.global_projections": (False,),
     "encoder.mixer.bias": (True, False),
     "encoder.feed_forward.bias": (True, False),
     "encoder.norm.kind": ("layernorm",),

@@ -75,6 +75,7 @@ class Gpt2(Family):
         "encoder.local": (None,),
         "encoder.visibility.kind": ("causal",),
         "encoder.mixer.kind": ("attention",),
+        "encoder.mixer.global_projections": (False,),
         "encoder.mixer.bias": (True,),
         "encoder.feed_forward.bias": (True,),
         "encoder.norm.kind": ("layernorm",),

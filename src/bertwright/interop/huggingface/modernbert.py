@@ -101,6 +101,7 @@ class ModernBert(Family):
         "encoder.positions.kind": ("rotary",),
         "encoder.visibility.kind": ("document", "bidirectional"),
         "encoder.mixer.kind": ("attention",),
+        "encoder.mixer.global_projections": (False,),
         "encoder.norm.kind": ("layernorm",),
         "encoder.norm.placement": ("pre",),
         "encoder.norm.skip_first": (True,),

@@ -1,7 +1,7 @@
 """Whether Transformers computes from a written folder what we compute from the model."""
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def greatest_difference(folder: Path, family: Family, net: Net, tokenizer: Token
     """
     stock, stock_tokenizer = _load(folder)
     rows, segments = _rows(tokenizer, stock_tokenizer)
-    longest = stock_tokenizer.model_max_length
+    longest = family.longest_alike(net.recipe) or stock_tokenizer.model_max_length
     rows, segments = [r[:longest] for r in rows], [s[:longest] for s in segments]
     typed = "token_type_ids" in stock_tokenizer.model_input_names
     device = next(net.parameters()).device
@@ -51,7 +51,8 @@ def greatest_difference(folder: Path, family: Family, net: Net, tokenizer: Token
     )
     head = family.head(family.purpose(net))
     names = [*LOGITS, *([family.outputs[head]] if head else [])]
-    theirs = _stock_outputs(stock.to(device), batch, list(dict.fromkeys(names)))
+    told = family.inputs(net.encoder.rule, batch.coordinates)
+    theirs = _stock_outputs(stock.to(device), batch, list(dict.fromkeys(names)), told)
     ours = _our_outputs(net.eval(), batch, head, family.visibility)
     difference = max(float((a - b).abs().max()) for a, b in zip(theirs, ours, strict=True))
     scale = max(1.0, *(float(output.abs().max()) for output in ours))
@@ -102,9 +103,11 @@ def _our_outputs(
     return outputs
 
 
-def _stock_outputs(stock: Any, batch: ReadBatch, names: list[str]) -> list[Tensor]:
+def _stock_outputs(
+    stock: Any, batch: ReadBatch, names: list[str], told: Mapping[str, Tensor]
+) -> list[Tensor]:
     real = _real(batch)
-    inputs = {"input_ids": batch.pieces, "attention_mask": real.long()}
+    inputs = {"input_ids": batch.pieces, "attention_mask": real.long(), **told}
     if batch.coordinates.segment is not None:
         inputs["token_type_ids"] = batch.coordinates.segment
     said = stock(**inputs)

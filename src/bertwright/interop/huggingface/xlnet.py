@@ -82,6 +82,7 @@ class XlNet(Family):
         "encoder.local": (None,),
         "encoder.visibility.kind": ("bidirectional",),
         "encoder.mixer.kind": ("attention",),
+        "encoder.mixer.global_projections": (False,),
         "encoder.mixer.bias": (False,),
         "encoder.feed_forward.bias": (True,),
         "encoder.norm.kind": ("layernorm",),
