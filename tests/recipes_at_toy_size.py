@@ -32,6 +32,9 @@ SPARSE = {
 """Rules for long rows, as small as the rows."""
 
 
+HASHED = ("buckets=2", "chunk=8", "rounds=2")
+
+
 def toy(system: str, *overrides: str) -> Recipe:
     """A system with two blocks of width 32, rows of 24 places and 40 pieces."""
     whole = Recipe.load(system)
@@ -49,6 +52,11 @@ def toy(system: str, *overrides: str) -> Recipe:
         f"phases={json.dumps(phases)}",
         "batch_tokens=192",
         *(["encoder.memory=24"] if whole.encoder.memory else []),
+        *(
+            f"encoder.mixer.{change}"
+            for change in HASHED
+            if hasattr(whole.encoder.mixer, "buckets")
+        ),
         *([f"encoder.visibility={SPARSE[system]}"] if system in SPARSE else []),
         "precision=float32",
         "compile=false",

@@ -16,6 +16,7 @@ from bertwright.encoder.initialisation import Initialisation
 from bertwright.encoder.mixers import Mixer
 from bertwright.encoder.norms import Norm
 from bertwright.encoder.positions import Positions
+from bertwright.encoder.residual import Residual
 from bertwright.encoder.visibility import Visibility
 from bertwright.examples.assembly import Assembly
 from bertwright.examples.corruption import Corruption
@@ -38,6 +39,7 @@ AXES: dict[str, type[Choice]] = {
     "mixer": Mixer,
     "feed-forward": FeedForward,
     "norm": Norm,
+    "residual": Residual,
     "depth": Depth,
     "initialisation": Initialisation,
     "output": OutputChoice,

@@ -51,6 +51,13 @@ def test_published_models_have_exactly_their_parameters(name, exact):
     assert sum(parameters_by_part(Recipe.load(name)).values()) == exact
 
 
+def test_blocks_of_the_stock_reformer_have_exactly_their_parameters():
+    sizes = ("width=256", "mixer.heads=12", "feed_forward.expansion=2", "depth.layers=3")
+    parts = parameters_by_part(Recipe.load("reformer", *(f"encoder.{size}" for size in sizes)))
+    assert parts["blocks"] == 3 * 853_760
+    assert parts["embeddings"] == 50_257 * 256 + 64 * 64 + 64 * 192
+
+
 def test_stock_classes_of_long_rows_have_a_pooler_more():
     backbones = {"longformer-base": 148_659_456, "longformer-large": 434_600_960}
     for name, exact in {**backbones, "bigbird-base": 127_468_800}.items():

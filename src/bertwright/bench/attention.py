@@ -23,6 +23,7 @@ CONTESTANTS: Mapping[str, tuple[str, ...]] = {
     "window": ("bert-mini", "encoder.visibility={kind: window, size: 64}"),
     "longformer": ("longformer-mini",),
     "bigbird": ("bigbird-mini",),
+    "reformer": ("reformer-mini", "encoder.visibility=bidirectional"),
     "performer": ("performer-mini",),
 }
 """The recipes whose mixers take part: 256 wide, 4 heads."""
@@ -33,10 +34,12 @@ COLUMNS = {
     "window": "window of 64 to each side",
     "longformer": "Longformer",
     "bigbird": "BigBird",
+    "reformer": "Reformer",
     "performer": "Performer",
     "window_gain": "times full: window",
     "longformer_gain": "Longformer",
     "bigbird_gain": "BigBird",
+    "reformer_gain": "Reformer",
     "performer_gain": "Performer",
 }
 """What a document shows, by key."""

@@ -1,5 +1,6 @@
 """A block: a row of sublayers around the residual stream."""
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 from torch import Tensor, nn
@@ -38,19 +39,37 @@ class Block(nn.Module):
     ) -> Tensor:
         """x (B, L, D) to (B, L, D); ``past`` (B, M, D) is what this block remembers."""
         x = tap(site, "input", x)
-        for number, (name, sublayer) in enumerate(self.sublayers.items()):
-            norm = self.norms[name]
-            inner = tap(site, f"{name}.input", norm(x) if self.pre else x)
-            where = inside(site, name)
-            if name == "attention":
-                if past is not None and self.pre:
-                    past = norm(past)
-                change = sublayer(inner, around, noise, where, past)
-            else:
-                change = sublayer(inner, where)
-            x = x + dropout(change, self.rate, noise, 2 + number)
+        for number, name in enumerate(self.sublayers):
+            x = x + self.change(number, x, around, noise, site, past)
             if not self.pre:
-                x = norm(x)
+                x = self.norms[name](x)
             if number + 1 < len(self.sublayers):
                 x = tap(site, "residual_middle", x)
         return tap(site, "residual", x)
+
+    def change(
+        self,
+        number: int,
+        x: Tensor,
+        around: Surroundings,
+        noise: Noise | None = None,
+        site: Site | None = None,
+        past: Tensor | None = None,
+    ) -> Tensor:
+        """What a sublayer adds to the stream x (B, L, D)."""
+        name = list(self.sublayers)[number]
+        norm, sublayer, where = self.norms[name], self.sublayers[name], inside(site, name)
+        inner = tap(site, f"{name}.input", norm(x) if self.pre else x)
+        if name == "attention":
+            if past is not None and self.pre:
+                past = norm(past)
+            found = sublayer(inner, around, noise, where, past)
+        else:
+            found = sublayer(inner, where)
+        return dropout(found, self.rate, noise, 2 + number)
+
+    def parameters_of(self, number: int) -> Iterator[nn.Parameter]:
+        """The parameters of a sublayer and its norm."""
+        name = list(self.sublayers)[number]
+        yield from self.sublayers[name].parameters()
+        yield from self.norms[name].parameters()

@@ -20,7 +20,8 @@ from bertwright.encoder.locality import Local
 from bertwright.encoder.memory import Memory
 from bertwright.encoder.mixers import AttentionChoice, Mixer
 from bertwright.encoder.norms import LayerNormChoice, Norm
-from bertwright.encoder.positions import Learned, Positions, Rotary, Sinusoidal
+from bertwright.encoder.positions import Axial, Learned, Positions, Rotary, Sinusoidal
+from bertwright.encoder.residual import OneStream, Residual, Step, run_reversible, run_stored
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.taps import Site, Taps
@@ -47,6 +48,7 @@ class EncoderChoice(Settings):
     mixer: Mixer = AttentionChoice()
     feed_forward: FeedForward = Gelu()
     norm: Norm = LayerNormChoice()
+    residual: Residual = OneStream()
     dropout: float = 0.0
     initialisation: Initialisation = Published()
     memory: int = Field(default=0, ge=0)
@@ -71,7 +73,7 @@ class EncoderChoice(Settings):
     def _what_can_be_remembered(self) -> Self:
         if not self.memory:
             return self
-        if isinstance(self.positions, Learned | Sinusoidal):
+        if isinstance(self.positions, Axial | Learned | Sinusoidal):
             raise ValueError(
                 "memory needs positions by distance, or what is remembered would have those of the "
                 "row itself: set positions.kind to transformer-xl, rotary, alibi or bucketed"
@@ -79,6 +81,18 @@ class EncoderChoice(Settings):
         if not self.mixer.remembers or any("s" in order[1:] for order in self.depth.orders()):
             raise ValueError(
                 "memory needs blocks that begin with attention: set mixer and depth so"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _what_can_be_reversed(self) -> Self:
+        if not self.residual.is_reversible:
+            return self
+        whole = all(order == "sf" for order in self.depth.orders())
+        if self.norm.placement != "pre" or not whole or self.memory or self.positions.by_distance:
+            raise ValueError(
+                "residual reversible needs norm.placement pre, blocks of attention and "
+                "feed-forward, positions that are added or rotated, and no memory"
             )
         return self
 
@@ -111,6 +125,7 @@ class Encoder(nn.Module):
     def __init__(self, choice: EncoderChoice, vocabulary_size: int) -> None:
         super().__init__()
         self.rule = choice.visibility
+        self.is_reversible = choice.residual.is_reversible
         self.tiling: Tiling = choice.mixer.tiling
         self.tells_wide: bool = getattr(choice.mixer, "global_projections", False)
         self.taps = Taps()
@@ -146,6 +161,8 @@ class Encoder(nn.Module):
         x = self.embeddings(pieces, coordinates, noise, site and site.within("embeddings"))
         keys = None if memory is None else memory.before(coordinates)
         told = self._surroundings(rule or self.rule, coordinates, keys, site)
+        if self.is_reversible:
+            return self._reversed(x, list(told), noise, site, stop_after)
         for index, (block, around) in enumerate(zip(self.blocks, told, strict=False)):
             here = None if noise is None else noise.within(index)
             past = None if memory is None else memory.recall(index, x, coordinates)
@@ -155,6 +172,32 @@ class Encoder(nn.Module):
                 x = block.forward(x, around, here, site.within(f"blocks.{index}"), past)
             if index == stop_after:
                 return x
+        x = self.norm(x)
+        return x if site is None else site("output", x)
+
+    def _reversed(
+        self,
+        x: Tensor,
+        told: list[Surroundings],
+        noise: Noise | None,
+        site: Site | None,
+        stop_after: int | None,
+    ) -> Tensor:
+        """The blocks as a stack that can be run backwards: x (B, L, D) to states (B, L, D)."""
+        number = self.running if stop_after is None else stop_after + 1
+        steps = [
+            Step(
+                cast(Block, self.blocks[index]),
+                told[index],
+                None if noise is None else noise.within(index),
+                site and site.within(f"blocks.{index}"),
+            )
+            for index in range(number)
+        ]
+        # Who listens may change values on their way: those are kept.
+        x = run_reversible(x, steps) if site is None else run_stored(x, steps)
+        if stop_after is not None:
+            return x
         x = self.norm(x)
         return x if site is None else site("output", x)
 

@@ -136,7 +136,8 @@ def training_memory(recipe: Recipe, vocabulary_size: int | None = None) -> int:
 
 def _activations(encoder: EncoderChoice, length: int) -> int:
     """Numbers kept for the way back, per token."""
-    mixing, inner = _sublayers(encoder.depth)
+    # Of a reversible stack one block at a time is there.
+    mixing, inner = (1, 1) if encoder.residual.is_reversible else _sublayers(encoder.depth)
     width = encoder.width
     heads = encoder.mixer.shape(width).heads
     wide = encoder.feed_forward.inner(width) * (3 if encoder.feed_forward.gated else 2)

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from bertwright.axes import Precision, Settings
 from bertwright.encoder.encoder import EncoderChoice
-from bertwright.encoder.positions import Learned
+from bertwright.encoder.positions import Axial, Learned
 from bertwright.examples.assembly import Assembly, Pair
 from bertwright.objectives import Objective, PairQuestion
 from bertwright.objectives.objective import visibility_of
@@ -124,10 +124,11 @@ class Recipe(Settings):
             raise ValueError(f"phases.{number} asks no question: name one of its objectives")
         visibility_of(list(asked.values()))
         positions, length = self.encoder.positions, self.assembly_of(number).length
-        if isinstance(positions, Learned) and length > positions.size:
+        if isinstance(positions, Axial | Learned) and length > positions.size:
+            key = "size" if isinstance(positions, Learned) else "shape"
             raise ValueError(
-                f"phases.{number}: a length of {length} is more than encoder.positions.size "
-                f"({positions.size})"
+                f"phases.{number}: a length of {length} is more than encoder.positions.{key} "
+                f"allows ({positions.size})"
             )
         pairs = isinstance(self.assembly, Pair)
         for name, objective in asked.items():

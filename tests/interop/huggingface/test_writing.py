@@ -33,7 +33,7 @@ def made(system: str, *overrides: str) -> tuple[Model, Tokenizer]:
     return model, tokenizer
 
 
-NO_STOCK_CLASS = ["fixed-patterns", "performer", "sandwich", "transformer-xl"]
+NO_STOCK_CLASS = ["fixed-patterns", "performer", "reformer", "sandwich", "transformer-xl"]
 
 
 @pytest.mark.parametrize("system", sorted({*systems()} - {*NO_STOCK_CLASS}))
@@ -63,6 +63,7 @@ REFUSED = {
     "modern encoder.feed_forward.kind=gelu": "kind is gelu (ModernBert: geglu or swiglu)",
     "modern encoder.norm.skip_first=false": "encoder.norm.skip_first is false (ModernBert: true)",
     "modern encoder.embeddings.segments=2": "encoder.embeddings.segments is 2 (ModernBert: 0)",
+    "gpt-2 encoder.residual={kind: reversible}": "encoder.residual.kind is reversible (GPT2: plain",
     "modern objectives.masked.shift=1": "objectives.masked.shift ends as 1",
     "modern objectives={masked: null, causal: {}}": "objectives.causal ends the training",
 }

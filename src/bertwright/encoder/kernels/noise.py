@@ -5,6 +5,7 @@ row). So there is no generator state to save, and neither micro-batches nor the 
 change what is dropped. Written as integer arithmetic, it fuses with the pointwise work beside it.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -64,6 +65,18 @@ def uniform(noise: Noise, place: Tensor, site: int) -> Tensor:
 def uniform_at(seed: int, place: Tensor) -> Tensor:
     """Numbers in [0, 1) for places (...) that have nothing to do with a step, float32."""
     return _fraction(_mixed(place.to(torch.int32), seed & 0x3FFFFFFF, 0))
+
+
+def gaussian(
+    shape: tuple[int, ...], noise: Noise | None, seed: int, site: int, like: Tensor
+) -> Tensor:
+    """Normal numbers of a step and a block, or of the seed alone where there is no noise; of the
+    dtype and on the device of another tensor (Box and Muller 1958)."""
+    number = math.prod(shape)
+    place = torch.arange(2 * number, dtype=torch.int32, device=like.device)
+    drawn = uniform_at(key(seed, site), place) if noise is None else uniform(noise, place, site)
+    length, angle = drawn.to(like.dtype).view(2, *shape).unbind(0)
+    return torch.sqrt(-2 * torch.log1p(-length)) * torch.cos(2 * math.pi * angle)
 
 
 def _fraction(h: Tensor) -> Tensor:

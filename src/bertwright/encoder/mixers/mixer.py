@@ -34,7 +34,7 @@ class Mixer(Choice):
 
     @property
     def drops(self) -> bool:
-        """Whether anything is dropped inside while training."""
+        """Whether anything inside is drawn by chance while training."""
         return getattr(self, "dropout", 0.0) > 0.0
 
     def build(self, width: int, positions: Positions) -> nn.Module:

@@ -4,7 +4,7 @@ Reading order: ``scheme`` (the axis), ``absolute`` (a vector that is added, a ro
 enters the scores by distance: ``distances``, ``biases``, ``relative``.
 """
 
-from bertwright.encoder.positions.absolute import Learned, NoPositions, Rotary, Sinusoidal
+from bertwright.encoder.positions.absolute import Axial, Learned, NoPositions, Rotary, Sinusoidal
 from bertwright.encoder.positions.biases import Alibi, Bucketed
 from bertwright.encoder.positions.relative import LogBuckets, TransformerXl
 from bertwright.encoder.positions.scheme import (
@@ -19,6 +19,7 @@ from bertwright.encoder.positions.scheme import (
 
 __all__ = [
     "Alibi",
+    "Axial",
     "Bucketed",
     "HeadShape",
     "Learned",

@@ -78,6 +78,7 @@ AXES: dict[str, tuple[Any, ...]] = {
     "encoder.mixer.global_projections": (False,),
     "encoder.mixer.bias": (True, False),
     "encoder.feed_forward.bias": (True, False),
+    "encoder.residual.kind": ("plain",),
     "encoder.norm.kind": ("layernorm",),
     "encoder.norm.placement": ("post",),
     "encoder.norm.skip_first": (False,),

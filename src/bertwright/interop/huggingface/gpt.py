@@ -78,6 +78,7 @@ class Gpt2(Family):
         "encoder.mixer.global_projections": (False,),
         "encoder.mixer.bias": (True,),
         "encoder.feed_forward.bias": (True,),
+        "encoder.residual.kind": ("plain",),
         "encoder.norm.kind": ("layernorm",),
         "encoder.norm.placement": ("pre",),
         "encoder.norm.skip_first": (False,),

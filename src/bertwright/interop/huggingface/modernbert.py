@@ -102,6 +102,7 @@ class ModernBert(Family):
         "encoder.visibility.kind": ("document", "bidirectional"),
         "encoder.mixer.kind": ("attention",),
         "encoder.mixer.global_projections": (False,),
+        "encoder.residual.kind": ("plain",),
         "encoder.norm.kind": ("layernorm",),
         "encoder.norm.placement": ("pre",),
         "encoder.norm.skip_first": (True,),

@@ -85,6 +85,7 @@ class XlNet(Family):
         "encoder.mixer.global_projections": (False,),
         "encoder.mixer.bias": (False,),
         "encoder.feed_forward.bias": (True,),
+        "encoder.residual.kind": ("plain",),
         "encoder.norm.kind": ("layernorm",),
         "encoder.norm.placement": ("post",),
         "encoder.norm.skip_first": (False,),
