@@ -26,6 +26,17 @@ KEPT = {"share", "objectives", "depth", "dropout", "trained"}
 SYSTEMS = systems()
 
 
+SPARSE = {
+    "longformer": "{kind: or, rules: [{kind: window, size: 3}, {kind: global}]}",
+    "bigbird": "{kind: or, rules: [{kind: window, size: 1, block: 2}, {kind: global, first: 1,"
+    " last: 1, block: 2}, {kind: random-blocks, number: 1, block: 2}, {kind: short, length: 14}]}",
+}
+"""Rules for long rows, as small as the rows."""
+
+
+HASHED = ("buckets=2", "chunk=8", "rounds=2")
+
+
 def toy(system: str, *overrides: str) -> Recipe:
     """A system with two blocks of width 32, rows of 24 places and 40 pieces."""
     whole = Recipe.load(system)
@@ -45,6 +56,12 @@ def toy(system: str, *overrides: str) -> Recipe:
         f"phases={json.dumps(phases)}",
         "batch_tokens=192",
         *(["encoder.memory=24"] if whole.encoder.memory else []),
+        *(
+            f"encoder.mixer.{change}"
+            for change in HASHED
+            if hasattr(whole.encoder.mixer, "buckets")
+        ),
+        *([f"encoder.visibility={SPARSE[system]}"] if system in SPARSE else []),
         "precision=float32",
         "compile=false",
         *overrides,

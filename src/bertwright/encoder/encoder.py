@@ -1,6 +1,6 @@
 """The encoder: embeddings, blocks, a last norm."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Self, cast
 
@@ -21,21 +21,28 @@ from bertwright.encoder.locality import Local
 from bertwright.encoder.memory import Memory
 from bertwright.encoder.mixers import AttentionChoice, Mixer
 from bertwright.encoder.norms import LayerNormChoice, Norm
-from bertwright.encoder.passage import Notes
+from bertwright.encoder.passage import Notes, Step
 from bertwright.encoder.positions import (
+    Axial,
     EveryBlock,
     Learned,
     LogBuckets,
     Positions,
     Rotary,
-    Rotation,
     Sinusoidal,
 )
 from bertwright.encoder.residual import Plain, Residual
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.taps import Site, Taps
-from bertwright.encoder.visibility import Bidirectional, Causal, Visibility, Window, view
+from bertwright.encoder.visibility import (
+    Bidirectional,
+    Causal,
+    Tiling,
+    Visibility,
+    Window,
+    view,
+)
 from bertwright.machine import tune_compiler
 
 
@@ -77,7 +84,7 @@ class EncoderChoice(Settings):
     def _what_can_be_remembered(self) -> Self:
         if not self.memory:
             return self
-        if isinstance(self.positions, Learned | Sinusoidal | EveryBlock):
+        if isinstance(self.positions, Axial | Learned | Sinusoidal | EveryBlock):
             raise ValueError(
                 "memory needs positions by distance, or what is remembered would have those of the "
                 "row itself: set positions.kind to transformer-xl, rotary, alibi or bucketed"
@@ -92,11 +99,13 @@ class EncoderChoice(Settings):
     def _what_stands_in_a_bottleneck(self) -> Self:
         if self.bottleneck is None:
             return self
-        plain = isinstance(self.mixer, AttentionChoice) and self.mixer.gate is None
-        if not plain or any(order.count("s") != 1 for order in self.depth.orders()):
+        mixer = self.mixer
+        plain = isinstance(mixer, AttentionChoice) and mixer.gate is None
+        whole = all(order.count("s") == 1 for order in self.depth.orders())
+        if not plain or mixer.asks_wide or not whole:
             raise ValueError(
                 "bottleneck needs plain attention in every block: set mixer.kind to attention, "
-                "mixer.gate to null and depth.kind to stack"
+                "mixer.gate to null, mixer.global_projections to false and depth.kind to stack"
             )
         if self.norm.first or self.residual.looks_back or self.memory:
             raise ValueError(
@@ -126,6 +135,24 @@ class EncoderChoice(Settings):
             raise ValueError(
                 f"positions.learned ({learned}) is less than the number of blocks "
                 f"({len(depth.orders())})"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _what_can_be_reversed(self) -> Self:
+        if not self.residual.is_reversible:
+            return self
+        depth, positions = self.depth, self.positions
+        whole = all(order == "sf" for order in depth.orders()) and depth.runs_all
+        if not self.norm.first or not whole or depth.drop > 0.0 or depth.every > 1:
+            raise ValueError(
+                "residual reversible needs norm.placement pre or sub, and blocks of attention and "
+                "feed-forward that all run: set depth.kind to stack, without drop and every"
+            )
+        if self.memory or positions.by_distance or isinstance(positions, EveryBlock):
+            raise ValueError(
+                "residual reversible needs positions that are added to the embeddings or rotated, "
+                "and memory 0"
             )
         return self
 
@@ -168,6 +195,8 @@ class Encoder(nn.Module):
     def __init__(self, choice: EncoderChoice, vocabulary_size: int) -> None:
         super().__init__()
         self.rule = choice.visibility
+        self.tiling: Tiling = choice.mixer.tiling
+        self.tells_wide = choice.mixer.asks_wide
         self.taps = Taps()
         shape = choice.mixer.shape(choice.inner_width)
         positions = choice.positions.build(choice.embeddings.sum_width(choice.width), shape)
@@ -177,7 +206,7 @@ class Encoder(nn.Module):
             choice.embeddings, choice.norm, positions, choice.width, vocabulary_size, choice.dropout
         )
         self.blocks = nn.ModuleList(_blocks(choice))
-        self.passage = choice.depth.passage(choice.width)
+        self.passage = choice.residual.passage(choice.depth.passage(choice.width))
         self.running = len(self.blocks)
         self.looks_back = choice.residual.looks_back
         self.norm = choice.norm.build(choice.width) if choice.norm.first else nn.Identity()
@@ -202,50 +231,63 @@ class Encoder(nn.Module):
         coordinates = coordinates or Coordinates.plain(pieces)
         site = None if self.taps.idle else Site(self.taps)
         x = self.embeddings(pieces, coordinates, noise, site and site.within("embeddings"))
-        rule = rule or self.rule
         keys = None if memory is None else memory.before(coordinates)
-        whole = self._around(rule, coordinates, keys, self.embeddings.positions.rotation)
-        near = whole
-        if self.local is not None:
-            window = rule & Window(size=self.local.window)
-            near = self._around(window, coordinates, keys, self.local_rotation)
         made = [x] if self.looks_back else None
+        last = self.running - 1 if stop_after is None else stop_after
+        blocks = range(min(last + 1, self.running))
+        told = self._told(blocks, rule or self.rule, coordinates, keys, site)
 
-        def apply(index: int, x: Tensor) -> Tensor:
-            signal = self.embeddings.positions.before(index, coordinates)
-            if signal is not None:
-                x = x + signal.to(x.dtype)
-            is_near = self.local is not None and self.local.holds(index)
-            around = near if is_near else whole
-            here = None if noise is None else noise.within(index)
-            past = None if memory is None else memory.recall(index, x, coordinates)
-            block = self.blocks[index]
-            if site is None:
-                return block(x, around, here, None, past, made)
-            return block.forward(x, around, here, site.within(f"blocks.{index}"), past, made)
+        def step(index: int) -> Step:
+            return Step(
+                cast(Block, self.blocks[index]),
+                told[index],
+                None if noise is None else noise.within(index),
+                site and site.within(f"blocks.{index}"),
+                self.embeddings.positions.before(index, coordinates),
+                None if memory is None else lambda x: memory.recall(index, x, coordinates),
+                made,
+            )
 
         document = coordinates.document
         real = None if document is None else document >= 0
-        last = self.running - 1 if stop_after is None else stop_after
-        blocks = range(min(last + 1, self.running))
-        x = self.passage(x, blocks, apply, noise, real, notes)
+        x = self.passage(x, blocks, step, noise, real, notes)
         if stop_after is not None and stop_after < self.running:
             return x
         x = self.norm(x)
         return x if site is None else site("output", x)
 
-    def _around(
+    def _told(
         self,
+        blocks: Sequence[int],
         rule: Visibility,
         coordinates: Coordinates,
         keys: Coordinates | None,
-        rotation: Callable[[Coordinates], Rotation | None],
-    ) -> Surroundings:
-        return Surroundings(
-            view(rule, coordinates, keys),
-            rotation(coordinates),
-            None if keys is None else rotation(keys),
-            self.embeddings.positions.relation(coordinates, keys or coordinates),
+        site: Site | None,
+    ) -> list[Surroundings]:
+        """What each block is told; blocks with the same rule are told the same."""
+        relation = self.embeddings.positions.relation(coordinates, keys or coordinates)
+        dense = relation is not None or self._looked_into(blocks, site)
+        tiling: Tiling = "never" if dense else self.tiling
+        known: dict[tuple[Visibility, bool], Surroundings] = {}
+        told: list[Surroundings] = []
+        for index in blocks:
+            own = rule_at(index, rule, self.local)
+            near = self.local is not None and self.local.holds(index)
+            rotation = self.local_rotation if near else self.embeddings.positions.rotation
+            if (own, near) not in known:
+                known[own, near] = Surroundings(
+                    view(own, coordinates, keys, tiling, self.tells_wide),
+                    rotation(coordinates),
+                    None if keys is None else rotation(keys),
+                    relation,
+                )
+            told.append(known[own, near])
+        return told
+
+    def _looked_into(self, blocks: Sequence[int], site: Site | None) -> bool:
+        """Whether anyone listens to scores or weights, which only a dense view has."""
+        return site is not None and any(
+            site.within(f"blocks.{index}.attention").wants("scores", "weights") for index in blocks
         )
 
     def compile_parts(self, dynamic: bool = False) -> None:
@@ -334,6 +376,14 @@ def _sublayer(choice: EncoderChoice, letter: str) -> nn.Module:
     assert isinstance(choice.mixer, AttentionChoice), "no other mixer stands in a bottleneck"
     projection = choice.bottleneck.projection(choice.width, choice.mixer.bias, norm)
     return choice.mixer.build(width, choice.positions, norm, projection)
+
+
+def rule_at(index: int, rule: Visibility, local: Local | None) -> Visibility:
+    """Who may see whom in one block."""
+    own = rule.at_block(index)
+    if local is None or not local.holds(index):
+        return own
+    return own & Window(size=local.window)
 
 
 def blocks_of(encoder: Encoder) -> list[Block]:

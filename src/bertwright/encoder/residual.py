@@ -1,4 +1,5 @@
-"""How what a sublayer writes goes on: as it is, or weighed with all that was written before."""
+"""How what a sublayer writes goes on: as it is, weighed with all that was written before, or in two
+streams that can be run backwards."""
 
 from typing import ClassVar, Literal
 
@@ -6,6 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
+from bertwright.encoder.passage import Passage
+from bertwright.encoder.reversing import Reversing
 from bertwright.encoder.roles import Role
 
 
@@ -15,9 +18,16 @@ class Residual(Choice):
     looks_back: ClassVar[bool] = False
     """Whether a sublayer is told of all that came before it, so that none may be left out."""
 
+    is_reversible: ClassVar[bool] = False
+    """Whether the states within are found again on the way back, and not kept."""
+
     def weights(self, number: int) -> nn.Module | None:
         """What stands behind a sublayer, given how many states came before what it makes."""
         return None
+
+    def passage(self, depth: Passage) -> Passage:
+        """The way of the states through the blocks, given that of the depth."""
+        return depth
 
 
 class Plain(Residual):
@@ -57,3 +67,17 @@ class DepthWeights(nn.Module):
         for weight, each in zip(self.weights[1:], made[1:], strict=True):
             total = torch.addcmul(total, weight, each)
         return total
+
+
+class Reversible(Residual):
+    """Two streams, both the embeddings at first: attention reads the second and adds to the first,
+    the feed-forward reads the first and adds to the second. Their mean goes on from the last block
+    (Gomez et al. 2017; Kitaev et al. 2020, section 3).
+    """
+
+    kind: Literal["reversible"] = "reversible"
+
+    is_reversible: ClassVar[bool] = True
+
+    def passage(self, depth: Passage) -> Passage:
+        return Reversing()

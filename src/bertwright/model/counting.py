@@ -10,7 +10,9 @@ import torch
 from torch import nn
 
 from bertwright.encoder.depth import Depth
-from bertwright.encoder.encoder import EncoderChoice
+from bertwright.encoder.encoder import EncoderChoice, rule_at
+from bertwright.encoder.stream import Coordinates
+from bertwright.encoder.visibility import laid_out
 from bertwright.model.model import Model
 from bertwright.objectives.causal import Causal
 from bertwright.objectives.masked import Masked
@@ -79,6 +81,7 @@ def arithmetic(recipe: Recipe, phase: int = 0, vocabulary_size: int | None = Non
     gates = 3 if encoder.feed_forward.gated else 2
     projected, attended = encoder.mixer.operations(width, length)
     attended += encoder.positions.operations(width, length)
+    attended *= _computed_share(encoder, length)
     products = mixing * projected + inner * 2 * gates * width * encoder.feed_forward.inner(width)
     products += encoder.embeddings.operations(encoder.width)
     products += recipe.num_blocks_of(phase) * encoder.depth.operations(encoder.width)
@@ -93,6 +96,19 @@ def arithmetic(recipe: Recipe, phase: int = 0, vocabulary_size: int | None = Non
 def _sublayers(depth: Depth, num_blocks: int | None = None) -> tuple[int, int]:
     letters = "".join(depth.orders()[:num_blocks])
     return letters.count("s"), letters.count("f")
+
+
+def _computed_share(encoder: EncoderChoice, length: int) -> float:
+    """Of all pairs of a query and a key, those that are computed where a rule is laid out."""
+    if encoder.mixer.tiling == "never" or encoder.positions.by_distance:
+        return 1.0
+    rows = Coordinates(torch.arange(length)[None])
+    shares: list[float] = []
+    for index in range(len(encoder.depth.orders())):
+        rule = rule_at(index, encoder.visibility, encoder.local)
+        tiles = laid_out(rule, rows, encoder.mixer.tiling == "auto")
+        shares.append(1.0 if tiles is None else tiles.pairs / length**2)
+    return sum(shares) / len(shares)
 
 
 def _asked_share(recipe: Recipe, phase: int, length: int) -> float:
@@ -131,7 +147,8 @@ def training_memory(recipe: Recipe, vocabulary_size: int | None = None) -> int:
 
 def _activations(encoder: EncoderChoice, length: int) -> int:
     """Numbers kept for the way back, per token."""
-    mixing, inner = _sublayers(encoder.depth)
+    # Of a reversible stack one block at a time is there.
+    mixing, inner = (1, 1) if encoder.residual.is_reversible else _sublayers(encoder.depth)
     width = encoder.inner_width
     heads = encoder.mixer.shape(width).heads
     wide = encoder.feed_forward.inner(width) * (3 if encoder.feed_forward.gated else 2)

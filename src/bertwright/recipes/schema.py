@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from bertwright.axes import Precision, Settings
 from bertwright.encoder.encoder import EncoderChoice
-from bertwright.encoder.positions import Learned
+from bertwright.encoder.positions import Axial, Learned
 from bertwright.encoder.visibility import is_two_sided
 from bertwright.examples.assembly import Assembly, Pair
 from bertwright.objectives import Objective, PairQuestion, Ponder
@@ -173,10 +173,11 @@ class Recipe(Settings):
                     f"choose another kind, or objectives that see both sides"
                 )
         positions, length = self.encoder.positions, self.assembly_of(number).length
-        if isinstance(positions, Learned) and length > positions.size:
+        if isinstance(positions, Axial | Learned) and length > positions.size:
+            key = "size" if isinstance(positions, Learned) else "shape"
             raise ValueError(
-                f"phases.{number}: a length of {length} is more than encoder.positions.size "
-                f"({positions.size})"
+                f"phases.{number}: a length of {length} is more than encoder.positions.{key} "
+                f"allows ({positions.size})"
             )
         pairs = isinstance(self.assembly, Pair)
         if self.encoder.depth.runs_all and any(isinstance(o, Ponder) for o in asked.values()):

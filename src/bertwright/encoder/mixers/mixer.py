@@ -7,6 +7,7 @@ from torch import nn
 from bertwright.axes import Choice
 from bertwright.encoder.norms import Norm
 from bertwright.encoder.positions import HeadShape, Positions
+from bertwright.encoder.visibility import Tiling
 
 
 class Mixer(Choice):
@@ -18,10 +19,6 @@ class Mixer(Choice):
     remembers: ClassVar[bool] = False
     """Whether what came before the row can be seen as well."""
 
-    caches: ClassVar[bool] = False
-    """Whether a row can be read in parts: keys and values of places stay what they are when others
-    come behind them."""
-
     def shape(self, width: int) -> HeadShape:
         """The heads that a scheme of positions serves, in a model of the given width."""
         return HeadShape(1, width, width)
@@ -32,8 +29,24 @@ class Mixer(Choice):
         raise TypeError(f"{type(self).__name__} is an axis, not a mixer")
 
     @property
+    def caches(self) -> bool:
+        """Whether a row can be read in parts: keys and values of places stay what they are when
+        others come behind them."""
+        return False
+
+    @property
+    def asks_wide(self) -> bool:
+        """Whether it is told which places see everything."""
+        return False
+
+    @property
+    def tiling(self) -> Tiling:
+        """Whether rules are laid out in tiles for it."""
+        return "never"
+
+    @property
     def drops(self) -> bool:
-        """Whether anything is dropped inside while training."""
+        """Whether anything inside is drawn by chance while training."""
         return getattr(self, "dropout", 0.0) > 0.0
 
     def build(self, width: int, positions: Positions, norm: Norm) -> nn.Module:
