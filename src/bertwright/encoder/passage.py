@@ -45,10 +45,16 @@ class Step:
         """The states behind the block, given those before it: (B, L, D) each."""
         if self.signal is not None:
             x = x + self.signal.to(x.dtype)
-        past = None if self.recall is None else self.recall(x)
         # Values are looked at in what is not compiled.
         run = self.block if self.site is None else self.block.forward
-        return run(x, self.around, self.noise, self.site, past, self.made)
+        return run(x, self.around, self.noise, self.site, self._past(x), self.made)
+
+    def change(self, number: int, x: Tensor) -> Tensor:
+        """What the sublayer with this number, from 1 on, adds by the states x (B, L, D)."""
+        return self.block.change(number, x, self.around, self.noise, self.site, self._past(x))
+
+    def _past(self, x: Tensor) -> Past | None:
+        return None if self.recall is None else self.recall(x)
 
 
 class Passage(nn.Module):

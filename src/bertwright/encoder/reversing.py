@@ -22,7 +22,8 @@ class Reversing(Passage):
     """Two streams, both the embeddings at first; attention adds to one and the feed-forward to the
     other, each by what it reads of the other one. Their mean goes on.
 
-    Where someone listens, who may change values on their way, all is kept: the definition.
+    Where someone listens, who may change values on their way, or blocks remember what they read,
+    nothing is computed twice and all is kept: the definition.
     """
 
     def forward(
@@ -35,8 +36,8 @@ class Reversing(Passage):
         notes: Notes | None = None,
     ) -> Tensor:
         steps = [step(index) for index in blocks]
-        run = run_reversible if all(each.site is None for each in steps) else run_stored
-        return run(x, steps)
+        once = any(each.site is not None or each.recall is not None for each in steps)
+        return run_stored(x, steps) if once else run_reversible(x, steps)
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,9 @@ class Half:
 
 def halves(step: Step) -> list[Half]:
     """What the attention and the feed-forward of a block add, from first to last."""
-    told = {"around": step.around, "noise": step.noise, "site": step.site}
     return [
         Half(
-            partial(step.block.change, number, **told),
+            partial(step.change, number),
             tuple(p for p in step.block.parameters_of(number) if p.requires_grad),
         )
         for number in (1, 2)

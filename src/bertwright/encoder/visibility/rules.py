@@ -32,6 +32,11 @@ class Visibility(Choice):
         bool, None where there are none."""
         return None
 
+    @property
+    def by_extent(self) -> bool:
+        """Whether it asks how long a text is, which places that come later change."""
+        return False
+
     def at_block(self, index: int) -> "Visibility":
         """The rule of one block of the encoder, where blocks differ."""
         return self
@@ -128,6 +133,10 @@ class _Several(Visibility):
     def wide(self, places: Coordinates) -> Tensor | None:
         found = [w for w in (rule.wide(places) for rule in self.rules) if w is not None]
         return torch.stack(torch.broadcast_tensors(*found)).any(0) if found else None
+
+    @property
+    def by_extent(self) -> bool:
+        return any(rule.by_extent for rule in self.rules)
 
     def at_block(self, index: int) -> Visibility:
         return type(self)(rules=tuple(rule.at_block(index) for rule in self.rules))

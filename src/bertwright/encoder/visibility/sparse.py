@@ -36,6 +36,10 @@ class Global(Visibility):
         found = self._is(places)
         return found if places.document is None else found & (places.document >= 0)
 
+    @property
+    def by_extent(self) -> bool:
+        return self.last > 0
+
     def _is(self, places: Coordinates) -> Tensor:
         own = places.at // self.block
         found = own < self.first
@@ -75,6 +79,10 @@ class RandomBlocks(Visibility):
         for drawn in self.drawn(query):
             touched = touched | ((drawn >= low) & (drawn <= high)).any(-1)
         return touched
+
+    @property
+    def by_extent(self) -> bool:
+        return True
 
     def at_block(self, index: int) -> Visibility:
         return self.model_copy(update={"layer": index})
@@ -116,6 +124,10 @@ class Short(Visibility):
 
     def touches(self, query: Coordinates, key: Coordinates) -> Tensor:
         return self._is(query).any(-1) & self._is(key).any(-1)
+
+    @property
+    def by_extent(self) -> bool:
+        return True
 
     def _is(self, places: Coordinates) -> Tensor:
         assert places.extent is not None
