@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Self, cast
 
 import torch
@@ -244,7 +245,7 @@ class Encoder(nn.Module):
                 None if noise is None else noise.within(index),
                 site and site.within(f"blocks.{index}"),
                 self.embeddings.positions.before(index, coordinates),
-                None if memory is None else lambda x: memory.recall(index, x, coordinates),
+                None if memory is None else partial(memory.recall, index, coordinates=coordinates),
                 made,
             )
 
