@@ -23,10 +23,13 @@ def tokenizer():
 
 
 def made(system, tokenizer, precision="float32"):
+    by_distance = not toy(system).encoder.mixer.recurrent
     recipe = toy(
-        system, "encoder.positions={kind: rotary}", f"text.tokenizer.size={tokenizer.size}"
+        system,
+        *(["encoder.positions={kind: rotary}"] if by_distance else []),
+        f"text.tokenizer.size={tokenizer.size}",
     )
-    return TextModel(Model.build(recipe, tokenizer.size), tokenizer, precision)
+    return TextModel(Model.build(recipe, tokenizer.size, tokenizer), tokenizer, precision)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -9,6 +9,7 @@ from transformers import Adafactor as StockAdafactor
 from bertwright.encoder.roles import Role
 from bertwright.optimisers.adafactor import Adafactor
 from bertwright.optimisers.adam import Adam, AdamW
+from bertwright.optimisers.descent import Adagrad, Sgd
 from bertwright.optimisers.muon import Muon, orthogonal
 from bertwright.optimisers.optimiser import Optimiser
 from bertwright.optimisers.parameters import MasterParameters
@@ -38,12 +39,17 @@ def after(optimiser: Optimiser, steps: int = 4, compiled: bool = False) -> list[
     return [p.detach() for p in net.parameters()]
 
 
-def after_torch(kind: type[torch.optim.Optimizer], steps: int = 4) -> list[Tensor]:
+TORCH_ADAM = {"betas": (0.8, 0.95), "eps": 1e-6}
+
+
+def after_torch(
+    kind: type[torch.optim.Optimizer], steps: int = 4, **settings: object
+) -> list[Tensor]:
     net = Net()
     matrices = [p for p in net.parameters() if p.ndim == 2]
     rest = [p for p in net.parameters() if p.ndim == 1]
     groups = [{"params": matrices, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}]
-    optimiser = kind(groups, lr=0.02, betas=(0.8, 0.95), eps=1e-6)
+    optimiser = kind(groups, lr=0.02, **(settings or TORCH_ADAM))
     for step in range(steps):
         gradients(net, step)
         optimiser.step()
@@ -56,6 +62,23 @@ SETTINGS = {"rate": 0.04, "beta_1": 0.8, "beta_2": 0.95, "epsilon": 1e-6, "decay
 @pytest.mark.parametrize(("ours", "theirs"), [(AdamW, torch.optim.AdamW), (Adam, torch.optim.Adam)])
 def test_adam_equals_the_one_of_torch(ours: type, theirs: type) -> None:
     for a, b in zip(after(ours(**SETTINGS)), after_torch(theirs), strict=True):
+        assert torch.allclose(a, b, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "settings"),
+    [
+        (Sgd(rate=0.04, decay=0.1), torch.optim.SGD, {"momentum": 0.0}),
+        (Sgd(rate=0.04, decay=0.1, momentum=0.8), torch.optim.SGD, {"momentum": 0.8}),
+        (
+            Adagrad(rate=0.04, decay=0.1, start=1.0),
+            torch.optim.Adagrad,
+            {"initial_accumulator_value": 1.0},
+        ),
+    ],
+)
+def test_descent_equals_that_of_torch(ours: Optimiser, theirs: type, settings: dict) -> None:
+    for a, b in zip(after(ours), after_torch(theirs, **settings), strict=True):
         assert torch.allclose(a, b, atol=1e-6)
 
 
@@ -162,6 +185,8 @@ def test_adafactor_remembers_rows_and_columns_only() -> None:
 EVERY = [
     *(kind(**SETTINGS) for kind in (AdamW, Adam, Muon, Lamb, StableAdamW)),
     Adafactor(rate=0.04, decay=0.1),
+    Sgd(rate=0.04, decay=0.1, momentum=0.8),
+    Adagrad(rate=0.04, decay=0.1, start=0.0),
 ]
 
 

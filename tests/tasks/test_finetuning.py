@@ -43,7 +43,10 @@ def test_classes_are_learned_by_heart(pretrained, system: str, precision: str) -
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_tags_are_learned_by_heart(pretrained, system: str) -> None:
-    found = learned(pretrained(system), TAGS, tagged(), epochs=16)
+    model = pretrained(system)
+    # States that are bounded need larger weights to say the same.
+    rate = 2e-2 if model.model.recipe.encoder.mixer.recurrent else BY_HEART["rate"]
+    found = learned(model, TAGS, tagged(), epochs=16, rate=rate)
     # The best epoch is the first with all spans right; a tag within one may still be wrong.
     assert found.scores == [1.0]
 

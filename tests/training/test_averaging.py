@@ -15,6 +15,7 @@ from bertwright.model.model import Model
 from bertwright.text.shards import Data
 from bertwright.training.averaging import average
 from bertwright.training.pretraining import pretrain
+from recipes_at_toy_size import toy
 
 
 def drawn(data: Data, folder: Path, *changes: str) -> Path:
@@ -48,6 +49,18 @@ def test_the_last_checkpoints_of_a_run(data: Data, tmp_path: Path) -> None:
     each = [load_file(path / "parameters.safetensors") for path in kept]
     for name, mean in load_file(tmp_path / "mean" / "model.safetensors").items():
         torch.testing.assert_close(mean, torch.stack([w[name] for w in each]).mean(0))
+
+
+def test_a_mean_keeps_how_pieces_are_spelled(data: Data, tmp_path: Path) -> None:
+    recipe = toy("elmo", "text.tokenizer.kind=wordpiece", "checkpoint_every=1", "steps=2")
+    pretrain(recipe, data, tmp_path / "run", quiet=True)
+    kept = sorted((tmp_path / "run" / "checkpoints").iterdir())
+    number = average(kept, tmp_path / "mean")
+    model, run = (load_model(tmp_path / name)[0] for name in ("mean", "run"))
+    spelled, expected = (m.encoder.embeddings.pieces.spelling for m in (model, run))
+    assert spelled.any()
+    assert torch.equal(spelled, expected)
+    assert number == sum(parameter.numel() for parameter in model.parameters())
 
 
 @pytest.mark.parametrize(

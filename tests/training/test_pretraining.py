@@ -114,9 +114,9 @@ def test_a_stop_at_any_step_changes_nothing(data: Data, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_every_system_is_trained_stopped_and_resumed(
-    spoken_data: Data, tmp_path: Path, system: str
+    rich_data: Data, tmp_path: Path, system: str
 ) -> None:
-    data = spoken_data
+    data = rich_data
     changes = ("steps=8", "checkpoint_every=1", "text.tokenizer.kind=wordpiece")
     recipe = toy(system, *changes)
     pretrain(recipe, data, tmp_path / "whole")

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bertwright.encoder.encoder import rule_at
+from bertwright.encoder.locality import rule_at
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.visibility import view

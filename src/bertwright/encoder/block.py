@@ -1,16 +1,30 @@
 """A block: a row of sublayers around the residual stream."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from torch import Tensor, nn
 
 from bertwright.encoder.cache import Past
-from bertwright.encoder.kernels.noise import Noise, dropout
+from bertwright.encoder.dropout import Drop
+from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.taps import Site, inside, tap
 
 SUBLAYERS = {"s": "attention", "f": "feed_forward"}
 """The letters of an order string: s mixes places (self-attention), f is a feed-forward."""
+
+Join = Callable[[Tensor, Tensor], Tensor]
+"""The states behind a sublayer, of what it reads and what it writes."""
+
+
+def added(x: Tensor, change: Tensor) -> Tensor:
+    """Both of them."""
+    return x + change
+
+
+def replaced(x: Tensor, change: Tensor) -> Tensor:
+    """What is written alone."""
+    return change
 
 
 def numbered(name: str, number: int) -> str:
@@ -19,10 +33,11 @@ def numbered(name: str, number: int) -> str:
 
 
 class Block(nn.Module):
-    """Some sublayers, each ``norm, mix, drop, add`` in the order that the placement says.
+    """Some sublayers, each ``norm, mix, drop, join`` in the order that the placement says.
 
     ``norms`` holds one norm per sublayer; an identity leaves it out. ``weights`` holds what weighs
-    the states behind each sublayer with those before, where there is such.
+    the states behind each sublayer with those before, where there is such. ``join`` makes the
+    states of what a sublayer reads and what it writes.
     """
 
     def __init__(
@@ -31,13 +46,14 @@ class Block(nn.Module):
         norms: dict[str, nn.Module],
         weights: dict[str, nn.Module],
         pre: bool,
-        rate: float,
+        drop: Drop,
+        join: Join,
     ) -> None:
         super().__init__()
         self.sublayers = nn.ModuleDict(sublayers)
         self.norms = nn.ModuleDict(norms)
         self.weights = nn.ModuleDict(weights)
-        self.pre, self.rate = pre, rate
+        self.pre, self.drop, self.join = pre, drop, join
 
     def forward(
         self,
@@ -66,7 +82,7 @@ class Block(nn.Module):
         """x (B, L, d) through all sublayers; attention reads ``outer`` (B, L, D) where x is but a
         narrow view of it."""
         for number, name in enumerate(self.sublayers, start=1):
-            x = x + self.change(number, x, around, noise, site, past, outer)
+            x = self.join(x, self.change(number, x, around, noise, site, past, outer))
             if not self.pre:
                 x = self.norms[name](x)
             if made is not None:
@@ -86,7 +102,7 @@ class Block(nn.Module):
         past: Past | None = None,
         outer: Tensor | None = None,
     ) -> Tensor:
-        """What the sublayer with this number, from 1 on, adds to the stream x (B, L, d)."""
+        """What the sublayer with this number, from 1 on, writes of the stream x (B, L, d)."""
         name = list(self.sublayers)[number - 1]
         norm, sublayer, where = self.norms[name], self.sublayers[name], inside(site, name)
         inner = norm(x) if self.pre else x
@@ -97,7 +113,7 @@ class Block(nn.Module):
             found = sublayer(inner, around, noise, where, past)
         else:
             found = sublayer(tap(site, f"{name}.input", inner), where)
-        return dropout(found, self.rate, noise, 1 + number)
+        return self.drop(found, noise, 1 + number)
 
     def parameters_of(self, number: int) -> Iterator[nn.Parameter]:
         """The parameters of the sublayer with this number, from 1 on, and of its norm."""

@@ -6,7 +6,7 @@ from dataclasses import fields
 import torch
 from torch import Tensor
 
-from bertwright.encoder.memory import num_content
+from bertwright.encoder.memory import Carried, num_content
 from bertwright.encoder.stream import Coordinates
 
 
@@ -36,8 +36,9 @@ class KeysAndValues:
             self._parts = key.index_select(0, rows), value.index_select(0, rows)
 
 
-Past = Tensor | KeysAndValues
-"""What a block knows of earlier places: its input there (B, M, D), or keys and values."""
+Past = Tensor | Carried | KeysAndValues
+"""What a block knows of earlier places: its input there (B, M, D), what a recurrent mixer has come
+to, or keys and values."""
 
 
 class Cache:

@@ -1,12 +1,14 @@
-"""How what a sublayer writes goes on: as it is, weighed with all that was written before, or in two
-streams that can be run backwards."""
+"""How what a sublayer writes goes on: alone, added to what it reads, weighed with all that was
+written before, or in two streams that can be run backwards."""
 
 from typing import ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
+from bertwright.encoder.block import Join, added, replaced
 from bertwright.encoder.passage import Passage
 from bertwright.encoder.reversing import Reversing
 from bertwright.encoder.roles import Role
@@ -21,6 +23,10 @@ class Residual(Choice):
     is_reversible: ClassVar[bool] = False
     """Whether the states within are found again on the way back, and not kept."""
 
+    def join(self, block: int) -> Join:
+        """What the sublayers of a block do with what they write."""
+        return added
+
     def weights(self, number: int) -> nn.Module | None:
         """What stands behind a sublayer, given how many states came before what it makes."""
         return None
@@ -31,9 +37,23 @@ class Residual(Choice):
 
 
 class Plain(Residual):
-    """The states are what they were, and what was written (He et al. 2016)."""
+    """The states are what they were, and what was written (He et al. 2016), from block ``start``
+    on; before it they are what was written (1 in ELMo)."""
 
     kind: Literal["plain"] = "plain"
+    start: int = Field(default=0, ge=0)
+
+    def join(self, block: int) -> Join:
+        return added if block >= self.start else replaced
+
+
+class Replaced(Residual):
+    """The states are what was written."""
+
+    kind: Literal["none"] = "none"
+
+    def join(self, block: int) -> Join:
+        return replaced
 
 
 class Weighted(Residual):

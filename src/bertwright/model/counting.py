@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from bertwright.encoder.depth import Depth
-from bertwright.encoder.encoder import EncoderChoice, rule_at
+from bertwright.encoder.choice import EncoderChoice
+from bertwright.encoder.locality import rule_at
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import laid_out
 from bertwright.model.model import Model
@@ -76,39 +76,35 @@ def arithmetic(recipe: Recipe, phase: int = 0, vocabulary_size: int | None = Non
     """The operations per token of one phase of a recipe."""
     encoder, length = recipe.encoder, recipe.assembly_of(phase).length
     size = vocabulary_size or recipe.text.tokenizer.size
-    mixing, inner = _sublayers(encoder.depth, recipe.num_blocks_of(phase))
-    width = encoder.inner_width
     gates = 3 if encoder.feed_forward.gated else 2
-    projected, attended = encoder.mixer.operations(width, length)
-    attended += encoder.positions.operations(width, length)
-    attended *= _computed_share(encoder, length)
-    products = mixing * projected + inner * 2 * gates * width * encoder.feed_forward.inner(width)
-    products += encoder.embeddings.operations(encoder.width)
-    products += recipe.num_blocks_of(phase) * encoder.depth.operations(encoder.width)
-    if encoder.bottleneck is not None:
-        products += recipe.num_blocks_of(phase) * encoder.bottleneck.operations(encoder.width)
-    named = recipe.output.width(encoder)
-    transform = 2 * encoder.width * named if recipe.output.transform else 0
+    products = attended = 0.0
+    orders = encoder.depth.orders()[: recipe.num_blocks_of(phase)]
+    widths = encoder.inner_widths
+    for block, (order, (reads, writes)) in enumerate(zip(orders, widths, strict=False)):
+        mixing, inner = order.count("s"), order.count("f")
+        mixed, by_length = encoder.mixer.operations_between(
+            reads, writes, encoder.num_parts, length
+        )
+        products += mixing * mixed
+        products += inner * 2 * gates * writes * encoder.feed_forward.inner(writes)
+        products += encoder.depth.operations(encoder.width)
+        if encoder.bottleneck is not None:
+            products += encoder.bottleneck.operations(encoder.width)
+        by_length += encoder.positions.operations(writes, length)
+        attended += mixing * by_length * _computed_share(encoder, block, length)
+    products += encoder.embeddings.operations(encoder.entry_width)
     asked = _asked_share(recipe, phase, length)
-    return Arithmetic(products, mixing * attended, asked * (transform + 2 * named * size))
+    return Arithmetic(products, attended, asked * recipe.output.operations(encoder, size))
 
 
-def _sublayers(depth: Depth, num_blocks: int | None = None) -> tuple[int, int]:
-    letters = "".join(depth.orders()[:num_blocks])
-    return letters.count("s"), letters.count("f")
-
-
-def _computed_share(encoder: EncoderChoice, length: int) -> float:
-    """Of all pairs of a query and a key, those that are computed where a rule is laid out."""
+def _computed_share(encoder: EncoderChoice, block: int, length: int) -> float:
+    """Of all pairs of a query and a key, those that a block computes where a rule is laid out."""
     if encoder.mixer.tiling == "never" or encoder.positions.by_distance:
         return 1.0
+    rule = rule_at(block, encoder.visibility, encoder.local)
     rows = Coordinates(torch.arange(length)[None])
-    shares: list[float] = []
-    for index in range(len(encoder.depth.orders())):
-        rule = rule_at(index, encoder.visibility, encoder.local)
-        tiles = laid_out(rule, rows, encoder.mixer.tiling == "auto")
-        shares.append(1.0 if tiles is None else tiles.pairs / length**2)
-    return sum(shares) / len(shares)
+    tiles = laid_out(rule, rows, encoder.mixer.tiling == "auto")
+    return 1.0 if tiles is None else tiles.pairs / length**2
 
 
 def _asked_share(recipe: Recipe, phase: int, length: int) -> float:
@@ -119,8 +115,7 @@ def _asked_share(recipe: Recipe, phase: int, length: int) -> float:
             if isinstance(objective, Masked):
                 share += turn.share * objective.selection.rate.at(0.5)
             elif isinstance(objective, Causal):
-                asked = 1.0 if objective.targets is None else objective.targets / length
-                share += turn.share * asked
+                share += turn.share * objective.per_place(length)
     return share
 
 
@@ -148,7 +143,9 @@ def training_memory(recipe: Recipe, vocabulary_size: int | None = None) -> int:
 def _activations(encoder: EncoderChoice, length: int) -> int:
     """Numbers kept for the way back, per token."""
     # Of a reversible stack one block at a time is there.
-    mixing, inner = (1, 1) if encoder.residual.is_reversible else _sublayers(encoder.depth)
+    orders = encoder.depth.orders()
+    letters = orders[0] if encoder.residual.is_reversible else "".join(orders)
+    mixing, inner = letters.count("s"), letters.count("f")
     width = encoder.inner_width
     heads = encoder.mixer.shape(width).heads
     wide = encoder.feed_forward.inner(width) * (3 if encoder.feed_forward.gated else 2)

@@ -1,15 +1,22 @@
 """Questions asked of a text: one file each."""
 
+from bertwright.objectives.activation import ActivationChange, ActivationSize
+from bertwright.objectives.adaptive_softmax import AdaptiveSoftmax
+from bertwright.objectives.capitalised import Capitalised
 from bertwright.objectives.causal import Causal
 from bertwright.objectives.generated import Generated
 from bertwright.objectives.masked import Masked
 from bertwright.objectives.objective import Objective
 from bertwright.objectives.permutation import Permutation
 from bertwright.objectives.ponder import Ponder
+from bertwright.objectives.reordering import Reordering
 from bertwright.objectives.replaced_token import ReplacedToken
 from bertwright.objectives.sentence_relation import (
+    Dialogue,
     NextSentence,
     PairQuestion,
+    RowQuestion,
+    SentenceDistance,
     SentenceOrder,
     SentenceRelation,
 )
@@ -17,7 +24,12 @@ from bertwright.objectives.span_boundary import SpanBoundary
 from bertwright.objectives.word_order import WordOrder
 
 __all__ = [
+    "ActivationChange",
+    "ActivationSize",
+    "AdaptiveSoftmax",
+    "Capitalised",
     "Causal",
+    "Dialogue",
     "Generated",
     "Masked",
     "NextSentence",
@@ -25,7 +37,10 @@ __all__ = [
     "PairQuestion",
     "Permutation",
     "Ponder",
+    "Reordering",
     "ReplacedToken",
+    "RowQuestion",
+    "SentenceDistance",
     "SentenceOrder",
     "SentenceRelation",
     "SpanBoundary",

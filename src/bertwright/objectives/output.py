@@ -7,7 +7,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
-from bertwright.encoder.encoder import EncoderChoice
+from bertwright.encoder.choice import EncoderChoice
+from bertwright.encoder.embeddings import Embeddings
 from bertwright.encoder.feed_forward import ACTIVATIONS, Activation
 from bertwright.encoder.kernels.cross_entropy import PLAIN, Pointwise, cross_entropy
 from bertwright.encoder.kernels.lookup import table
@@ -29,9 +30,24 @@ class OutputChoice(Choice):
     bias: bool = True
     z_loss: float = Field(default=0.0, ge=0.0)
 
+    @property
+    def tied(self) -> bool:
+        """Whether the tables of the embeddings name the pieces, alone or beside others."""
+        return False
+
     def width(self, encoder: EncoderChoice) -> int:
         """The width at which pieces are named."""
-        return encoder.table_width
+        return encoder.table_width if self.transform else encoder.part_width
+
+    def own_width(self, encoder: EncoderChoice) -> int:
+        """How much of it is met by tables of its own."""
+        return 0 if self.tied else self.width(encoder)
+
+    def operations(self, encoder: EncoderChoice, vocabulary_size: int) -> float:
+        """Floating-point operations per question."""
+        width = self.width(encoder)
+        transform = 2 * encoder.part_width * width if self.transform else 0
+        return transform + 2 * width * vocabulary_size
 
     def build(self, encoder: EncoderChoice, vocabulary_size: int) -> "Output":
         """The module for an encoder and a vocabulary."""
@@ -43,6 +59,10 @@ class Tied(OutputChoice):
 
     kind: Literal["tied"] = "tied"
 
+    @property
+    def tied(self) -> bool:
+        return True
+
     def build(self, encoder: EncoderChoice, vocabulary_size: int) -> "Output":
         return Output(self, encoder, vocabulary_size, table=None)
 
@@ -53,7 +73,7 @@ class Untied(OutputChoice):
     kind: Literal["untied"] = "untied"
 
     def build(self, encoder: EncoderChoice, vocabulary_size: int) -> "Output":
-        own = table(vocabulary_size, encoder.table_width)
+        own = table(vocabulary_size, self.own_width(encoder))
         return Output(self, encoder, vocabulary_size, own)
 
 
@@ -63,11 +83,18 @@ class Extended(OutputChoice):
 
     kind: Literal["extended"] = "extended"
 
+    @property
+    def tied(self) -> bool:
+        return True
+
     def width(self, encoder: EncoderChoice) -> int:
-        return encoder.width
+        return encoder.part_width
+
+    def own_width(self, encoder: EncoderChoice) -> int:
+        return encoder.part_width - encoder.table_width
 
     def build(self, encoder: EncoderChoice, vocabulary_size: int) -> "Output":
-        own = encoder.width - encoder.table_width
+        own = self.own_width(encoder)
         if own < 1:
             raise UserError(
                 "output.kind=extended needs a table of pieces that is narrower than the encoder: "
@@ -83,7 +110,7 @@ class Transform(nn.Module):
         super().__init__()
         width = choice.width(encoder)
         self.activation = choice.activation
-        self.dense = nn.Linear(encoder.width, width, choice.transform_bias)
+        self.dense = nn.Linear(encoder.part_width, width, choice.transform_bias)
         self.norm = (choice.norm or encoder.norm).build(width)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -111,6 +138,9 @@ class Output(nn.Module):
         self.table = table
         self.z_loss = choice.z_loss
         self._pointwise = PLAIN
+
+    def share(self, embeddings: Embeddings) -> None:
+        """Take over what is not handed in with every call; nothing, where that is one table."""
 
     def logits(self, states: Tensor, embedding: Tensor) -> Tensor:
         """states (M, D) to logits (M, V)."""

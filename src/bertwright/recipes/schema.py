@@ -7,12 +7,14 @@ import yaml
 from pydantic import Field, field_validator, model_validator
 
 from bertwright.axes import Precision, Settings
-from bertwright.encoder.encoder import EncoderChoice
+from bertwright.encoder.adaptive import Adaptive
+from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.positions import Axial, Learned
-from bertwright.encoder.visibility import is_two_sided
-from bertwright.examples.assembly import Assembly, Pair
-from bertwright.objectives import Objective, PairQuestion, Ponder
-from bertwright.objectives.objective import visibility_of
+from bertwright.encoder.visibility import is_by_halves, is_empty, is_two_sided
+from bertwright.examples.assembly import Assembly
+from bertwright.examples.coordinates import Need
+from bertwright.objectives import AdaptiveSoftmax, Objective, PairQuestion, Ponder
+from bertwright.objectives.hiding import Hiding
 from bertwright.objectives.output import OutputChoice, Tied
 from bertwright.objectives.turns import Turn, turns_of
 from bertwright.optimisers.adam import AdamW
@@ -126,6 +128,7 @@ class Recipe(Settings):
         self._check_growth()
         self._check_levels()
         self._check_order()
+        self._check_tables()
         return self
 
     def _check_order(self) -> None:
@@ -144,6 +147,8 @@ class Recipe(Settings):
         depths = [phase.depth for phase in self.phases]
         if depths != sorted(depths) or depths[-1] != 1.0:
             raise ValueError("phases: depth may only grow from phase to phase, and ends as 1")
+        if depths[0] < 1.0 and len(set(self.encoder.widths)) > 1:
+            raise ValueError("phases: blocks of different widths cannot be stacked")
         if depths[0] < 1.0 and self.encoder.depth.sharing != "none":
             raise ValueError("phases: blocks that share their parameters cannot be stacked")
         if depths[0] < 1.0 and self.encoder.residual.looks_back:
@@ -166,12 +171,7 @@ class Recipe(Settings):
         if not asked:
             raise ValueError(f"phases.{number} asks no question: name one of its objectives")
         for turn in self.turns_of(number):
-            seen = self.encoder.visibility & visibility_of(list(turn.objectives.values()))
-            if self.encoder.embeddings.reads_neighbours and not is_two_sided(seen):
-                raise ValueError(
-                    f"phases.{number}: encoder.embeddings makes a place of the next piece as well: "
-                    f"choose another kind, or objectives that see both sides"
-                )
+            self._check_turn(number, turn)
         positions, length = self.encoder.positions, self.assembly_of(number).length
         if isinstance(positions, Axial | Learned) and length > positions.size:
             key = "size" if isinstance(positions, Learned) else "shape"
@@ -179,17 +179,72 @@ class Recipe(Settings):
                 f"phases.{number}: a length of {length} is more than encoder.positions.{key} "
                 f"allows ({positions.size})"
             )
-        pairs = isinstance(self.assembly, Pair)
+        relations = self.assembly.relations
         if self.encoder.depth.runs_all and any(isinstance(o, Ponder) for o in asked.values()):
             raise ValueError(
                 f"phases.{number}: objectives.ponder needs blocks that halt: set "
                 f"encoder.depth.kind to halting, or leave it out"
             )
+        tasks = self.encoder.embeddings.tasks
         for name, objective in asked.items():
-            if isinstance(objective, PairQuestion) and not pairs:
+            if objective.task is not None and objective.task >= tasks:
                 raise ValueError(
-                    f"objectives.{name} needs pairs: assembly.kind must be segment-pair or "
-                    f"sentence-pair, not {self.assembly.kind}"  # type: ignore[attr-defined]
+                    f"objectives.{name}.task is {objective.task}, and the encoder knows {tasks}, "
+                    f"from 0: set encoder.embeddings.tasks"
+                )
+            if isinstance(objective, PairQuestion) and relations.isdisjoint(objective.classes):
+                raise ValueError(
+                    f"objectives.{name} needs {objective.rows_asked}, not {self.assembly.kind}"  # type: ignore[attr-defined]
+                )
+
+    def _check_turn(self, number: int, turn: Turn) -> None:
+        """What is asked together can be answered by what the places see."""
+        seen = self.encoder.visibility & turn.visibility
+        if is_empty(seen):
+            raise ValueError(
+                f"phases.{number}: objectives.causal.direction and encoder.visibility go opposite "
+                f"ways, so that a place sees nothing but itself"
+            )
+        if self.encoder.embeddings.reads_neighbours and not is_two_sided(seen):
+            raise ValueError(
+                f"phases.{number}: encoder.embeddings makes a place of the next piece as well: "
+                f"choose another kind, or objectives that see both sides"
+            )
+        by_halves = is_by_halves(self.encoder.visibility)
+        naming = any(o.names_pieces or o.rewrites for o in turn.objectives.values())
+        if naming and is_by_halves(turn.visibility) != by_halves:
+            raise ValueError(
+                f"phases.{number}: objectives.causal.direction both and encoder.visibility "
+                f"both-ways need each other, and no other question names pieces beside them"
+            )
+
+    def _check_tables(self) -> None:
+        """What shares the table of pieces needs one."""
+        tables, output = self.encoder.embeddings, self.output
+        shared = output.width(self.encoder) - output.own_width(self.encoder)
+        if output.tied and shared != self.encoder.table_width:
+            raise ValueError(
+                f"output meets a table {self.encoder.table_width} wide with states {shared} wide: "
+                f"set output.transform to true, or give it tables of its own"
+            )
+        if tables.one_table:
+            return
+        kind = tables.kind  # type: ignore[attr-defined]
+        alike = (
+            isinstance(tables, Adaptive)
+            and isinstance(output, AdaptiveSoftmax)
+            and tables.cutoffs == output.cutoffs
+        )
+        if output.tied and not alike:
+            raise ValueError(
+                f"output shares the table of pieces, and embeddings {kind} have none that it could "
+                f"share: set output.kind to untied, or both to adaptive with the same cutoffs"
+            )
+        for name, objective in self.objectives.items():
+            if objective.shares_table:
+                raise ValueError(
+                    f"objectives.{name} shares the table of pieces, and embeddings {kind} do not "
+                    f"have one: set encoder.embeddings.kind to pieces"
                 )
 
     def objectives_of(self, phase: int) -> dict[str, Objective]:
@@ -217,6 +272,13 @@ class Recipe(Settings):
         return (
             self.assembly if length is None else self.assembly.model_copy(update={"length": length})
         )
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """What it reads that not every data set has."""
+        asked = [o for n in range(len(self.phases)) for o in self.objectives_of(n).values()]
+        selections = [o.selection.needs for o in asked if isinstance(o, Hiding)]
+        return self.assembly.needs.union(*selections, *(o.needs for o in asked))
 
     def num_blocks_of(self, phase: int) -> int:
         """How many blocks run in a phase."""

@@ -28,7 +28,7 @@ class TaskModel(nn.Module):
         super().__init__()
         self.recipe, self.choice = recipe, choice
         self.vocabulary_size, self.num_outputs = vocabulary_size, num_outputs
-        self.encoder: Encoder = recipe.encoder.build(vocabulary_size)
+        self.encoder = Encoder(recipe.encoder, vocabulary_size)
         self.head = choice.build(recipe, num_outputs, rate)
 
     @staticmethod
@@ -65,5 +65,5 @@ class TaskModel(nn.Module):
     def snapshot(self, parameters: Mapping[str, Tensor]) -> "TaskModel":
         """A model of its own with these parameters, on the CPU in float32."""
         other = TaskModel.empty(self.recipe, self.vocabulary_size, self.choice, self.num_outputs)
-        fill(other, dict(parameters), "snapshot")
+        fill(other, {**parameters, **dict(self.named_buffers())}, "snapshot")
         return other

@@ -19,6 +19,7 @@ from bertwright.model.folder import (
     filled,
     is_model,
     load_recipe,
+    num_pieces,
     read_tensors,
     save_model,
 )
@@ -56,13 +57,15 @@ class Source:
         return Source(path, load_recipe(folder), Tokenizer.load(folder))
 
     def weights(self) -> Mapping[str, Tensor]:
-        """The parameters by name, float32."""
+        """The parameters by name, float32; a checkpoint has no more, so that what is stored beside
+        them is that of its run's model."""
         if is_model(self.path):
             return read_tensors(self.path / WEIGHTS)
         checkpoint = open_whole(self.path)
         if checkpoint is None:
             raise UserError(f"{self.path} is damaged, or no checkpoint: leave it out")
-        return checkpoint.tensors(PARAMETERS)
+        beside = read_tensors(self.path.parent.parent / WEIGHTS)
+        return {**beside, **checkpoint.tensors(PARAMETERS)}
 
 
 def average(paths: Sequence[Path], out: Path) -> int:
@@ -82,10 +85,10 @@ def average(paths: Sequence[Path], out: Path) -> int:
         _check_alike(first, other)
     mean = mean_of(sources)
     origin = str(first.path)
-    model = filled(first.recipe, _vocabulary_size(first, mean), mean, origin)
+    model = filled(first.recipe, num_pieces(mean, first.tokenizer), mean, origin)
     about = {"recipe": first.recipe.name, "averaged": [str(path) for path in paths]}
     save_model(out, model, first.tokenizer, about)
-    return sum(tensor.numel() for tensor in mean.values())
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 @torch.no_grad()
@@ -119,8 +122,3 @@ def _check_alike(first: Source, other: Source) -> None:
                 f"{other.path} differs from {first.path} in {found.axis} ({found.second}, not "
                 f"{found.first}): their weights have no mean"
             )
-
-
-def _vocabulary_size(source: Source, weights: Mapping[str, Tensor]) -> int:
-    table = weights.get("encoder.embeddings.pieces.weight")
-    return source.tokenizer.size if table is None else len(table)

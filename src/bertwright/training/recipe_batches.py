@@ -202,7 +202,8 @@ def asker(objective: Objective, seed: int, data: Data, progress: float) -> Ask:
         before: Mapping[str, Question],
     ) -> tuple[Rows, Question]:
         draw = Draw(seed, epoch, index)
-        return objective.ask(rows, Asking(draw, vocabulary, progress, before))
+        rows, question = objective.ask(rows, Asking(draw, vocabulary, progress, before))
+        return objective.within_task(rows), question
 
     return ask
 

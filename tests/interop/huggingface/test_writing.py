@@ -34,8 +34,11 @@ def made(system: str, *overrides: str) -> tuple[Model, Tokenizer]:
 
 
 NO_STOCK_CLASS = [
+    "awd-lstm",
+    "elmo",
     "fixed-patterns",
     "gpt-bert",
+    "lstm-lm",
     "performer",
     "reformer",
     "sandwich",

@@ -67,6 +67,35 @@ def dropout(
     return torch.where(kept, x * (_STEPS / (_STEPS - threshold)), 0.0).to(x.dtype)
 
 
+def locked_dropout(x: Tensor, rate: float, noise: Noise | None, site: int) -> Tensor:
+    """Dropout of x (B, L, D) that is the same at all places of a row (Gal and Ghahramani 2016)."""
+    ones = x.new_ones(len(x), 1, x.shape[-1])
+    return x if noise is None or rate == 0.0 else x * dropout(ones, rate, noise, site)
+
+
+def row_dropout(x: Tensor, row: Tensor, rate: float, noise: Noise | None, site: int) -> Tensor:
+    """Of vectors x (..., D) that were read from these rows (...) of a table: rows are dropped as a
+    whole, wherever in the step they are read (Gal and Ghahramani 2016)."""
+    if noise is None or rate == 0.0:
+        return x
+    return x * _kept(row, rate, noise, site)[..., None].to(x.dtype)
+
+
+def weight_dropout(weight: Tensor, rate: float, noise: Noise | None, site: int) -> Tensor:
+    """Weights of which some are 0 for a whole step (Wan et al. 2013)."""
+    if noise is None or rate == 0.0:
+        return weight
+    place = torch.arange(weight.numel(), dtype=torch.int32, device=weight.device)
+    return weight * _kept(place.view(weight.shape), rate, noise, site).to(weight.dtype)
+
+
+def _kept(place: Tensor, rate: float, noise: Noise, site: int) -> Tensor:
+    """What to multiply with at numbered places, the same in every row of the batch."""
+    threshold = _threshold(rate, noise.strength)
+    h = _mixed(place.to(torch.int32), noise.seed, site).bitwise_and(_STEPS - 1)
+    return (h >= threshold) * (_STEPS / (_STEPS - threshold))
+
+
 def _threshold(rate: float, strength: Tensor | None) -> int | Tensor:
     """How many of the steps of a hash are dropped."""
     if strength is None:

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from bertwright.encoder.cache import KeysAndValues, Past
+from bertwright.encoder.cache import KeysAndValues
 from bertwright.encoder.feed_forward import ACTIVATIONS, Activation
 from bertwright.encoder.kernels.attention import Call, KernelName, attend
 from bertwright.encoder.kernels.noise import Noise
@@ -114,7 +114,7 @@ class Attention(nn.Module):
         around: Surroundings,
         noise: Noise | None = None,
         site: Site | None = None,
-        past: Past | None = None,
+        past: Tensor | KeysAndValues | None = None,
     ) -> Tensor:
         """x (B, L, D), or as wide as the projection reads, to (B, L, D).
 

@@ -1,11 +1,21 @@
 """Who may see whom: rules over coordinates, and what a rule comes to for one batch."""
 
+from bertwright.encoder.visibility.directions import (
+    Way,
+    is_by_halves,
+    is_empty,
+    is_read_on,
+    is_two_sided,
+    ways,
+)
 from bertwright.encoder.visibility.rules import (
     Bidirectional,
     Both,
+    BothWays,
     Causal,
     Either,
     InOrder,
+    Reversed,
     SameDocument,
     Visibility,
     Window,
@@ -17,29 +27,35 @@ from bertwright.encoder.visibility.view import (
     View,
     Wide,
     document_bounds,
-    is_two_sided,
     view,
 )
 
 __all__ = [
     "Bidirectional",
     "Both",
+    "BothWays",
     "Causal",
     "Either",
     "Global",
     "Group",
     "InOrder",
     "RandomBlocks",
+    "Reversed",
     "SameDocument",
     "Short",
     "Tiles",
     "Tiling",
     "View",
     "Visibility",
+    "Way",
     "Wide",
     "Window",
     "document_bounds",
+    "is_by_halves",
+    "is_empty",
+    "is_read_on",
     "is_two_sided",
     "laid_out",
     "view",
+    "ways",
 ]

@@ -69,6 +69,31 @@ class Causal(Visibility):
         return key.place.amin(-1) <= query.place.amax(-1)
 
 
+class Reversed(Visibility):
+    """A place sees itself and what stands behind it in the row."""
+
+    kind: Literal["reversed"] = "reversed"
+
+    def visible(self, query: Coordinates, key: Coordinates) -> Tensor:
+        return key.place >= query.place
+
+    def touches(self, query: Coordinates, key: Coordinates) -> Tensor:
+        return key.place.amax(-1) >= query.place.amin(-1)
+
+
+class BothWays(Visibility):
+    """The first half of a state sees as ``causal``, the second as ``reversed``; so together they
+    see everything, and each still has its next piece to guess (Peters et al. 2018).
+
+    Only a mixer that keeps the two halves apart can keep this rule.
+    """
+
+    kind: Literal["both-ways"] = "both-ways"
+
+    def visible(self, query: Coordinates, key: Coordinates) -> Tensor:
+        return torch.ones_like(query.place >= key.place)
+
+
 class Window(Visibility):
     """A place sees ``size`` places to each side (sliding window; Beltagy et al. 2020).
 

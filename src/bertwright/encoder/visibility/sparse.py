@@ -42,7 +42,8 @@ class Global(Visibility):
 
     def _is(self, places: Coordinates) -> Tensor:
         own = places.at // self.block
-        found = own < self.first
+        # What is remembered of a text stands before place 0, and is not its beginning.
+        found = (own >= 0) & (own < self.first)
         if self.last:
             found = found | (own > _last_block(places, self.block) - self.last)
         for position in self.positions:

@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 
 from bertwright.encoder.stream import Coordinates
+from bertwright.encoder.visibility.directions import is_two_sided
 from bertwright.encoder.visibility.rules import (
     Bidirectional,
     Both,
+    BothWays,
     Causal,
     SameDocument,
     Visibility,
@@ -117,14 +119,9 @@ def _seeing(seen: Tensor) -> tuple[Tensor, Tensor | None]:
 
 def _order(several: "tuple[Visibility, ...]") -> Literal["all", "causal"] | None:
     """What rules that hold together come to, where it is one of the two plainest."""
-    if not all(isinstance(rule, Bidirectional | Causal) for rule in several):
+    if not all(isinstance(rule, Bidirectional | BothWays | Causal) for rule in several):
         return None
     return "causal" if any(isinstance(rule, Causal) for rule in several) else "all"
-
-
-def is_two_sided(rule: Visibility) -> bool:
-    """Whether a place sees all of its document, what follows it too."""
-    return all(isinstance(r, Bidirectional | SameDocument) for r in members(rule, Both))
 
 
 def _wide(rule: Visibility, coordinates: Coordinates, is_wide: Tensor) -> Wide | None:

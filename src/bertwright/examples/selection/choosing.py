@@ -7,13 +7,14 @@ least one.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from bertwright.axes import Choice
-from bertwright.examples.coordinates import Rows
+from bertwright.examples.coordinates import Need, Rows
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.randomness import Draw
 from bertwright.schedules import Constant, Value
@@ -51,6 +52,9 @@ class Selection(Choice):
     """The axis; ``rate`` is the share of real places that is asked about (BERT: 0.15)."""
 
     rate: Value = Field(default=Constant(value=0.15))
+
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    """What it reads that not every data set has."""
 
     @property
     def highest_rate(self) -> float:

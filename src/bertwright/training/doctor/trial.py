@@ -71,7 +71,7 @@ class Trial:
         Returns whether the loss and the gradient stayed finite.
         """
         recipe, device = self.recipe, self.mine.device
-        model = Model.build(recipe, self.data.tokenizer.size).to(device)
+        model = Model.build(recipe, self.data.tokenizer.size, self.data.tokenizer).to(device)
         parameters = MasterParameters(model, roles(model), recipe.precision, device)
         batches = RecipeBatches(recipe, self.data, self.mine)
         watching = _Watching(watch)
