@@ -6,10 +6,8 @@ import pytest
 import torch
 
 from bertwright.encoder.kernels.noise import Noise
-from bertwright.encoder.locality import rule_at
 from bertwright.encoder.roles import roles
 from bertwright.encoder.stream import Coordinates
-from bertwright.encoder.visibility import Causal, Visibility
 from bertwright.model import Model
 from bertwright.model.counting import parameters_by_part
 from bertwright.objectives.objective import visibility_of
@@ -58,41 +56,6 @@ def test_every_parameter_has_a_role_and_matrices_are_two_dimensional(system):
 def test_states_have_the_width_of_the_model(system):
     model = built(system)
     assert model(pieces_of(3)).shape == (3, LENGTH, model.recipe.encoder.width)
-
-
-@every_system
-@pytest.mark.parametrize("rule", [None, Causal()], ids=["own", "causal"])
-def test_no_information_passes_where_the_rule_says_no(system, rule):
-    model = built(system)
-    document = torch.tensor([[0] * 9 + [1] * (LENGTH - 9)])
-    coordinates = Coordinates(torch.arange(LENGTH)[None], document=document)
-    mixer = model.recipe.encoder.mixer
-    sees_less = hasattr(mixer, "patterns") or hasattr(mixer, "buckets")
-    allowed = reachable(model, rule or model.encoder.rule, coordinates)
-    entered = []
-
-    def enter(x: torch.Tensor) -> torch.Tensor:
-        entered.append(x.detach().requires_grad_())
-        return entered[-1]
-
-    with model.replace("embeddings.output", enter):
-        states = model(pieces_of(1), coordinates, rule)[0]
-    for place in range(0, LENGTH, 5):
-        weight = torch.randn(states.shape[1], generator=torch.Generator().manual_seed(0))
-        (gradient,) = torch.autograd.grad(states[place] @ weight, entered[0], retain_graph=True)
-        reached = gradient[0].abs().sum(-1) > 0
-        assert not (reached & ~allowed[place]).any()
-        assert sees_less or torch.equal(reached, allowed[place])
-
-
-def reachable(model: Model, rule: Visibility, coordinates: Coordinates) -> torch.Tensor:
-    """From which places anything may come to each place, over all blocks: (L, L), bool."""
-    reached = torch.eye(LENGTH, dtype=torch.bool)
-    for index in range(len(model.encoder.blocks)):
-        own = rule_at(index, rule, model.encoder.local)
-        seen = own.visible(coordinates.queries(), coordinates.keys())[0]
-        reached = (seen | torch.eye(LENGTH, dtype=torch.bool)).float() @ reached.float() > 0
-    return reached
 
 
 @every_system
