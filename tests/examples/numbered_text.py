@@ -79,6 +79,9 @@ class NumberedSplit:
 
 def planned(assembly: Assembly, text: Documents, seed: int = 0) -> tuple[RowSource, NumberedSplit]:
     split = NumberedSplit.of(text)
+    if "dialogues" in assembly.needs:
+        turns = split.sentence_starts[:-1]
+        split.turns = Turns(turns, (np.arange(len(turns)) % 2).astype(np.uint8))
     return assembly.plan(cast(Any, split), SPECIALS, seed), split
 
 

@@ -21,6 +21,7 @@ KINDS = {
     "sentence-pair": {"kind": "sentence-pair"},
     "translation-pair": {"kind": "translation-pair"},
     "translation-pair packing": {"kind": "translation-pair", "packing": True},
+    "dialogue": {"kind": "dialogue", "fake": 0.5},
     "mixture": {
         "kind": "mixture",
         "alpha": 0.5,
@@ -42,7 +43,9 @@ def assembly(request):
 
 
 def test_every_kind_is_tried():
-    assert {settings["kind"] for settings in KINDS.values()} == set(Assembly.kinds())
+    """Histories are not text: test_histories has their laws."""
+    tried = {settings["kind"] for settings in KINDS.values()}
+    assert {*tried, "item-history"} == set(Assembly.kinds())
 
 
 def test_a_row_does_not_depend_on_its_batch_mates(assembly):
@@ -68,7 +71,8 @@ def test_rows_are_well_formed(text):
         try:
             source, split = planned(Assembly.choose({**settings, "length": LENGTH}), text)
         except UserError:
-            assert settings["kind"] in ("packed", "contiguous", "translation-pair", "mixture")
+            kinds = ("packed", "contiguous", "translation-pair", "dialogue", "mixture")
+            assert settings["kind"] in kinds
             continue
         rows = all_rows(source, epoch=1)
         coordinates = rows.coordinates

@@ -19,10 +19,11 @@ SELECTIONS = [Tokens(), Tokens(rarity=0.5), WholeWords(), NGrams(), Spans(), Spa
 
 
 def rows_of_words(*words):
-    """Rows from word indices; -1 is special."""
+    """Rows from word indices; -1 is special. Every other pair of words is a phrase and a name."""
     word = np.array(words, np.int32)
     pieces = np.arange(word.size, dtype=np.int32).reshape(word.shape)
-    return Rows(pieces, Coordinates(word=word), word < 0)
+    phrase = np.where((word >= 0) & (word // 2 % 2 == 0), word // 4, -1).astype(np.int32)
+    return Rows(pieces, Coordinates(word=word, phrase=phrase, entity=phrase), word < 0)
 
 
 def select(selection, rows, rate, draw, slots=None):

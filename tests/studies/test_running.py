@@ -10,6 +10,7 @@ from small_study import small_study
 
 from bertwright.errors import UserError
 from bertwright.studies import running
+from bertwright.studies.corpora import Grammar
 from bertwright.studies.report import RESULT, TABLE, lines, write_report
 from bertwright.studies.running import Found, run_study
 from bertwright.training.interruption import Interrupted
@@ -45,7 +46,7 @@ def test_what_is_done_is_not_done_again(
         raise AssertionError("it was done before")
 
     monkeypatch.setattr(running, "pretrain", no_more)
-    monkeypatch.setattr(running, "prepare", no_more)
+    monkeypatch.setattr(Grammar, "write", no_more)
     assert run_study(small_study(name="another", seeds=1), folder)["one"][0] == found["one"][0]
 
 

@@ -16,6 +16,7 @@ from bertwright.errors import UserError
 from bertwright.recipes.loading import systems
 from bertwright.text.shards import Data
 from bertwright.training.compilation import operations_per_token
+from bertwright.training.recipe_batches import RecipeBatches
 from bertwright.training.run_folder import fitted
 
 TURN_SECONDS = 1.0
@@ -88,4 +89,5 @@ def _contestant(system: str, size: str, data: Path, compiled: bool) -> Contestan
 
 def _operations(system: str, size: str, data: Data) -> float:
     recipe = fitted(recipe_of(system, size, data.manifest.tokenizer.kind), data)
+    RecipeBatches(recipe, data)  # says what the data lack
     return operations_per_token(recipe, data.tokenizer.size)[0]

@@ -4,8 +4,8 @@ B rows, L places in a row. What stands in a place is a *piece*; what the encoder
 place is its *coordinates*. Padding is whatever has document -1.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +61,15 @@ class Coordinates:
     entity: NDArray[np.int32] | None = None
     capital: NDArray[np.int32] | None = None
     task: NDArray[np.int32] | None = None
+
+    def present(self) -> dict[str, NDArray[Any]]:
+        """Those that somebody needs, by name."""
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: values for name, values in named.items() if values is not None}
+
+
+OF_NONE = frozenset(("document", "word", "sentence", "phrase", "entity"))
+"""The coordinates that are -1 where a place is part of nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,7 +2,7 @@
 what a model answers."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -207,14 +207,9 @@ def _tokens(
     answered: Answered | None,
 ) -> tuple[Token, ...]:
     length = originals.pieces.shape[1]
-    names = [f.name for f in fields(batch.coordinates)]
-    present = {
-        name: values[0]
-        for name in names
-        if (values := getattr(batch.coordinates, name)) is not None
-    }
     shown: list[int] = batch.pieces[0].tolist()
     written: list[int] = shown if answered is None else answered.seen[0].tolist()
+    present = {name: values[0] for name, values in batch.coordinates.present().items()}
     present = {"position": np.arange(len(shown)), **present}
     tokens: list[Token] = []
     for place, piece in enumerate(shown):

@@ -36,6 +36,7 @@ def made(system: str, *overrides: str) -> tuple[Model, Tokenizer]:
 NO_STOCK_CLASS = [
     "awd-lstm",
     "elmo",
+    "ernie-2",
     "fixed-patterns",
     "gpt-bert",
     "lstm-lm",

@@ -123,12 +123,14 @@ class _DialogueRows:
         shape, place = (len(turn), length), np.arange(length)
         source = np.full(shape, -1, np.int64)
         segment = np.zeros(shape, np.int32)
+        document = np.broadcast_to(self.document[turn[:, :1]], shape).copy()
         begin = np.ones((len(turn), 1), np.int64)
         begins = np.zeros(shape, np.bool_)
         for n in range(self.assembly.turns):
             end = begin + sizes[:, n : n + 1]
             within = there[:, n : n + 1] & (place >= begin) & (place <= end)
             segment[within] = np.broadcast_to(role[:, n : n + 1], shape)[within]
+            document[within] = np.broadcast_to(self.document[turn[:, n : n + 1]], shape)[within]
             inside = within & (place < end)
             source[inside] = (self.starts[turn[:, n]][:, None] + place - begin)[inside]
             begins |= inside & (place == begin)
@@ -144,16 +146,13 @@ class _DialogueRows:
             np.where(text, np.cumsum(text & (begins | (marks & mark != 0)), axis=1) - 1, -1)
             for mark in (WORD_START, SENTENCE_START)
         )
-        language = None
-        if self.split.languages is not None:
-            spoken = languages_of(self.split, self.document[turn[:, 0]])
-            language = np.broadcast_to(spoken[:, None], shape).copy()
+        several = self.split.languages is not None
         coordinates = Coordinates(
             segment=segment,
             document=np.where(is_real, np.int32(0), np.int32(-1)),
             word=word.astype(np.int32),
             sentence=sentence.astype(np.int32),
-            language=language,
+            language=languages_of(self.split, document) if several else None,
         )
         return Rows(shown, annotated(coordinates, self.split, source), ~text, relation)
 
