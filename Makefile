@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input
 TORCH := $(shell grep '^torch==' constraints.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test check format documents bench clean
+.PHONY: help setup quickstart test recipes check format documents studies bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,13 @@ check: .venv/.development ## Check format, lint, types, imports between rooms, d
 format: .venv/.development ## Lay the code out and mend what the linter can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+recipes: .venv/.development ## Build, count, train, resume and export every recipe, in short
+	$(BIN)/bertwright recipes check --quick
+
+studies: .venv/.development ## Run every study of a claim and write docs/claims.md (hours; goes on where it was)
+	$(BIN)/bertwright study run -o studies --processes 2
+	$(BIN)/bertwright study claims studies --document docs/claims.md
 
 documents: .venv/.development ## Write into README and docs what commands compute (after make quickstart)
 	$(BIN)/python docs/one_token.py

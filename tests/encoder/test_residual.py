@@ -40,6 +40,18 @@ def test_its_gradients_are_those_of_the_stored_stack(mixer: str, sharing: str) -
         torch.testing.assert_close(reversible[name], gradient, atol=1e-9, rtol=1e-9)
 
 
+@pytest.mark.parametrize("rule", ["causal", "reversed"])
+def test_what_reads_place_by_place_is_run_backwards_as_well(rule: str) -> None:
+    locked = "encoder.dropout={input: 0.1, hidden: 0.2, output: 0.3}"
+    lstm = "encoder.mixer={kind: lstm, dropout: 0.1, forget: 0.0}"
+    settings = (lstm, locked, "encoder.positions=none", f"encoder.visibility={rule}")
+    asking = "objectives.causal.direction=" + {"causal": "forward", "reversed": "backward"}[rule]
+    model = built(*settings, asking).double()
+    reversible, stored = gradients(model), gradients(model, "output")
+    for name, gradient in stored.items():
+        torch.testing.assert_close(reversible[name], gradient, atol=1e-9, rtol=1e-9)
+
+
 def test_its_equations() -> None:
     model = built("encoder.mixer={kind: attention, head_width: 16}").double()
     with model.record("*") as values:

@@ -8,7 +8,6 @@ import ray
 from ray.cluster_utils import Cluster
 from small_study import small_study
 
-from bertwright.errors import UserError
 from bertwright.studies import running
 from bertwright.studies.corpora import Grammar
 from bertwright.studies.report import RESULT, TABLE, lines, write_report
@@ -87,9 +86,15 @@ def test_an_arm_may_start_from_another(tmp_path: Path, data: Path) -> None:
     assert later["other"][0]["held-out.masked_loss"] < later["one"][0]["held-out.masked_loss"]
 
 
-def test_time_is_not_shared() -> None:
-    with pytest.raises(UserError, match="leave out --processes"):
-        run_study(small_study(equal={"steps": None, "time": "1m"}), Path(), processes=2)
+def test_time_is_not_shared(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arms that are given equal time run one at a time, whatever was asked for."""
+
+    def no_pool(*_: object, **__: object) -> None:
+        raise AssertionError("two at once")
+
+    monkeypatch.setattr(running, "ProcessPoolExecutor", no_pool)
+    timed = small_study(equal={"steps": None, "time": "1s"}, seeds=1)
+    assert set(run_study(timed, tmp_path, data=data, processes=2)) == {"one", "other"}
 
 
 def test_the_report_says_what_was_found(folder: Path, found: Found) -> None:

@@ -45,12 +45,13 @@ def show(name: str) -> None:
 
 @app.command()
 def run(
-    names: Annotated[
-        list[str], typer.Argument(metavar="STUDY ...", help="By name, or YAML files of your own.")
-    ],
     output: Annotated[
         Path, typer.Option("-o", "--output", help="A folder for runs and results; may be shared.")
     ],
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="STUDY ...", help="By name, or YAML files of your own; none: all."),
+    ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="In the place of the study's.")] = None,
     budget: Annotated[
         str | None,
@@ -67,7 +68,7 @@ def run(
     """Run a study: what is finished is not done again, what was interrupted goes on."""
     from bertwright.recipes.loading import import_plugin
     from bertwright.studies.corpora import Files
-    from bertwright.studies.study import Equal, Study
+    from bertwright.studies.study import Equal, Study, all_studies
 
     if plugin is not None:
         import_plugin(plugin)
@@ -78,7 +79,8 @@ def run(
         changes["equal"] = Equal(time=budget)
     if text:
         changes["corpus"] = Files(paths=tuple(text))
-    studies = [Study.load(name).model_copy(update=changes) for name in names]
+    named = [Study.load(name) for name in names] if names else all_studies()
+    studies = [study.model_copy(update=changes) for study in named]
     results = {study.name: _run(study, output, None, processes, on, as_json) for study in studies}
     if as_json:
         report(results, as_json)

@@ -109,8 +109,8 @@ def run_study(
 
     Errors: UserError for what does not fit together; Interrupted after a signal.
     """
-    if processes > 1 and study.equal.seconds is not None:
-        raise UserError("arms that are given equal time run alone: leave out --processes")
+    if study.equal.seconds is not None:
+        processes = 1  # what runs beside an arm takes of its time
     prepared = prepared_for(study.corpus, study.tokenizer, out) if data is None else _given(data)
     runs = plan(study, prepared, out)
     if processes > 1:

@@ -34,17 +34,14 @@ def annotations_of(value: Any, text: Any, where: str) -> tuple[Annotation, ...]:
     for stated in listed:
         given: dict[str, Any] = stated if isinstance(stated, dict) else {}
         start, stop, label = given.get("start"), given.get("stop"), given.get("label", PHRASE)
-        if not (
-            isinstance(start, int)
-            and isinstance(stop, int)
-            and isinstance(label, str)
-            and 0 <= start < stop <= len(text)
-        ):
-            raise UserError(
-                f"{where}: {stated!r} is no stretch of its {len(text)} characters: write "
-                f'{{"start": 0, "stop": 5, "label": "phrase"}}'
-            )
-        found.append(Annotation(start, stop, label))
+        match start, stop, label:
+            case int(), int(), str() if 0 <= start < stop <= len(text):
+                found.append(Annotation(start, stop, label))
+            case _:
+                raise UserError(
+                    f"{where}: {stated!r} is no stretch of its {len(text)} characters: write "
+                    f'{{"start": 0, "stop": 5, "label": "phrase"}}'
+                )
     return tuple(found)
 
 
