@@ -27,15 +27,29 @@ KEPT = {"share", "objectives", "depth", "dropout", "trained"}
 
 SYSTEMS = systems()
 
-TOY_MIXER = {"head_width": 16, "patterns": ["left"], "between": 40, "cell": 48}
+TOY_MIXER = {
+    "head_width": 16,
+    "patterns": ["left"],
+    "between": 40,
+    "cell": 48,
+    "buckets": 2,
+    "chunk": 8,
+    "rounds": 2,
+}
 """What a mixer has at toy size, where its system states it."""
-
 
 TOY_CHARACTERS = (
     "encoder.embeddings.longest=6",
     "encoder.embeddings.character_width=4",
     "encoder.embeddings.filters=[[1, 12], [2, 12]]",
 )
+
+SPARSE = {
+    "longformer": "{kind: or, rules: [{kind: window, size: 3}, {kind: global}]}",
+    "bigbird": "{kind: or, rules: [{kind: window, size: 1, block: 2}, {kind: global, first: 1,"
+    " last: 1, block: 2}, {kind: random-blocks, number: 1, block: 2}, {kind: short, length: 14}]}",
+}
+"""Rules for long rows, as small as the rows."""
 
 
 def toy(system: str, *overrides: str) -> Recipe:
@@ -61,6 +75,7 @@ def toy(system: str, *overrides: str) -> Recipe:
         f"phases={json.dumps(phases)}",
         "batch_tokens=192",
         *([f"encoder.memory={min(LENGTH, whole.encoder.memory)}"] if whole.encoder.memory else []),
+        *([f"encoder.visibility={SPARSE[system]}"] if system in SPARSE else []),
         "precision=float32",
         "compile=false",
         *overrides,

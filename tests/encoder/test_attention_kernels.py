@@ -1,7 +1,12 @@
 """Every kernel equals the explicit definition, and says so where it cannot."""
 
+from dataclasses import replace
+from itertools import pairwise
+
 import pytest
 import torch
+import torch.nn.functional as F
+from torch.nn.attention import varlen
 
 from bertwright.encoder.kernels.attention import KERNELS, Call, attend
 from bertwright.encoder.kernels.noise import Noise
@@ -20,21 +25,21 @@ from bertwright.errors import UserError
 RULES = [Bidirectional(), Causal(), SameDocument(), Causal() & SameDocument(), Window(size=2)]
 
 
-def _call(rule, padded, dtype=torch.float32, **changes):
+def _call(rule, padded, dtype=torch.float32, tiling="never", **changes):
     generator = torch.Generator().manual_seed(1)
     query, key, value = torch.randn(3, 2, 3, 12, 8, generator=generator, dtype=dtype).unbind(0)
     document = torch.tensor([[0] * 5 + [1] * 7, [0] * 8 + [-1] * 4]) if padded else None
     coordinates = Coordinates(torch.arange(12)[None], document=document)
     settings = {"rate": 0.0, "noise": None, "site": None, **changes}
-    return Call(query, key, value, view(rule, coordinates), **settings)
+    return Call(query, key, value, view(rule, coordinates, tiling=tiling), **settings)
 
 
 @pytest.mark.parametrize("padded", [True, False])
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.kind)
 @pytest.mark.parametrize("name", [n for n, k in KERNELS.items() if "cpu" in k.devices])
 def test_kernel_equals_explicit(name, rule, padded):
-    call = _call(rule, padded)
-    expected = attend(call, "explicit")
+    expected = attend(_call(rule, padded), "explicit")
+    call = _call(rule, padded, tiling="always" if name == "tiled" else "never")
     torch.testing.assert_close(attend(call, name), expected, atol=1e-5, rtol=1e-5)
 
 
@@ -45,6 +50,34 @@ def test_flex_computes_what_explicit_does(rule):
         call = _call(rule, padded)
         flex = KERNELS["flex"].compute(call)
         torch.testing.assert_close(flex, attend(call, "explicit"), atol=1e-5, rtol=1e-5)
+
+
+def _by_bounds(query, key, value, starts, *_):
+    """What the kernel for documents by length computes, by its definition: x (B L, H, d)."""
+    parts = [
+        F.scaled_dot_product_attention(*(x[first:end].transpose(0, 1) for x in (query, key, value)))
+        for first, end in pairwise(starts.tolist())
+        if first < end
+    ]
+    return torch.cat(parts, dim=1).transpose(0, 1)
+
+
+@pytest.mark.parametrize("padded", [True, False])
+def test_documents_by_length_are_what_the_rule_shows_and_nothing_else(padded, monkeypatch):
+    monkeypatch.setattr(varlen, "varlen_attn", _by_bounds)
+    call = _call(SameDocument(), padded)
+    call.value.requires_grad_()
+    seen = torch.ones(2, 12, 12, dtype=torch.bool)
+    if padded:
+        document = torch.tensor([[0] * 5 + [1] * 7, [0] * 8 + [-1] * 4])
+        seen = (document[:, :, None] == document[:, None]) & (document >= 0)[:, None]
+        call = replace(call, view=replace(call.view, bounds=document_bounds(document)))
+    context = KERNELS["varlen"].compute(call)
+    torch.testing.assert_close(context, attend(call, "explicit"), atol=1e-6, rtol=1e-6)
+    for place in range(12):
+        asked = context[:, :, place].square().sum()
+        (gradient,) = torch.autograd.grad(asked, call.value, retain_graph=True)
+        assert torch.equal(gradient.abs().sum((1, 3)) > 0, seen[:, place])
 
 
 @pytest.mark.parametrize("name", ["explicit", "sdpa"])

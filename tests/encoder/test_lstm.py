@@ -280,6 +280,7 @@ def test_a_rule_that_is_no_way_to_read_is_refused():
         built().encoder(pieces(), rule=Window(size=2))
 
 
-def test_only_a_mixer_that_keeps_halves_apart_reads_both_ways():
+@pytest.mark.parametrize("rule", ["both-ways", "{kind: or, rules: [causal, both-ways]}"])
+def test_only_a_mixer_that_keeps_halves_apart_reads_both_ways(rule):
     with pytest.raises(UserError, match="needs a mixer that keeps two halves apart"):
-        Recipe.load("gpt", "encoder.visibility=both-ways")
+        Recipe.load("gpt", f"encoder.visibility={rule}")

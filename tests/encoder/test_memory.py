@@ -7,7 +7,8 @@ import torch
 
 from bertwright.encoder.memory import Memory
 from bertwright.encoder.stream import Coordinates
-from bertwright.encoder.visibility import Causal, Visibility
+from bertwright.encoder.visibility import Causal, Global, Visibility
+from bertwright.errors import UserError
 from bertwright.model import Model
 from recipes_at_toy_size import VOCABULARY, toy
 
@@ -112,3 +113,19 @@ def test_padding_is_not_remembered() -> None:
         model.encoder(row, padded, memory=kept)
         states.append(model.encoder(second, memory=kept.following(padded)))
     torch.testing.assert_close(states[0], states[1], atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["encoder.mixer.global_projections=true", "encoder.visibility={kind: short, length: 9}"],
+)
+def test_what_asks_where_a_text_begins_and_ends_remembers_nothing(change: str) -> None:
+    with pytest.raises(UserError, match="memory holds the end of a text whose start is gone"):
+        toy("transformer-xl", "encoder.positions=rotary", change)
+
+
+def test_what_is_remembered_is_not_the_beginning_of_a_text() -> None:
+    part = pieces()[:, :LENGTH]
+    keys = Memory({}, torch.zeros(3, 4, dtype=torch.int64)).before(Coordinates.plain(part))
+    seen = Global(first=1).visible(Coordinates.plain(part).queries(), keys.keys())
+    assert seen[0, 1].tolist() == [False] * 4 + [True] + [False] * (LENGTH - 1)

@@ -175,7 +175,7 @@ def test_halting_drops_its_states_in_no_precision() -> None:
     x = torch.randn(2, LENGTH, WIDTH, dtype=torch.bfloat16)
     with torch.no_grad():
         halting.to(torch.bfloat16)
-        found = halting(x, range(4), lambda index, states: states)
+        found = halting(x, range(4), lambda index: lambda states: states)
     torch.testing.assert_close(found, x, atol=3e-2, rtol=3e-2)
 
 

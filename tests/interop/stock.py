@@ -87,6 +87,8 @@ TOKENIZERS = {
     "XLNet": wordpiece,
     "MobileBert": wordpiece,
     "XLM": wordpiece,
+    "Longformer": byte_bpe,
+    "BigBird": wordpiece,
 }
 OWN_NAMES = {
     "DistilBert": {

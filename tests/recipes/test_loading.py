@@ -1,5 +1,7 @@
 """Recipes: files and changes become one point on the axes, and mistakes are named."""
 
+import gc
+
 import pytest
 
 from bertwright.errors import UserError
@@ -74,6 +76,7 @@ def test_a_file_extends_a_recipe_and_a_plugin_brings_a_kind(tmp_path):
     with pytest.raises(UserError, match="test-silu"):
         Recipe.load(recipe)
     import_plugin(tmp_path / "mine.py")
+    gc.collect()
     loaded = Recipe.load(recipe)
     assert loaded.name == "mine"
     assert loaded.encoder.width == 128

@@ -79,6 +79,22 @@ def prepare(
 
 
 @app.command()
+def attention(
+    lengths: Annotated[str, typer.Option(help="Lengths of rows.")] = "128,256,512,1024,2048,4096",
+    batch_tokens: Annotated[int, typer.Option(min=8, help="Tokens of a turn.")] = 4096,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns that every mixer takes.")] = 5,
+    document: Document = None,
+    as_json: AsJson = False,
+) -> None:
+    """Time of attention per token against the length of a row, mixer by mixer."""
+    from bertwright.bench import attention
+
+    chosen = [int(length) for length in lengths.split(",")]
+    results = attention.compare(chosen, batch_tokens, rounds, say)
+    _publish("attention", results, attention.COLUMNS, document, as_json)
+
+
+@app.command()
 def recipes(
     data: Annotated[Path, typer.Option(help="A prepared data folder.")],
     systems: Annotated[

@@ -1,16 +1,30 @@
 """A block: a row of sublayers around the residual stream."""
 
+from collections.abc import Callable, Iterator
+
 from torch import Tensor, nn
 
 from bertwright.encoder.cache import Past
 from bertwright.encoder.dropout import Drop
 from bertwright.encoder.kernels.noise import Noise
-from bertwright.encoder.residual import Join
 from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.taps import Site, inside, tap
 
 SUBLAYERS = {"s": "attention", "f": "feed_forward"}
 """The letters of an order string: s mixes places (self-attention), f is a feed-forward."""
+
+Join = Callable[[Tensor, Tensor], Tensor]
+"""The states behind a sublayer, of what it reads and what it writes."""
+
+
+def added(x: Tensor, change: Tensor) -> Tensor:
+    """Both of them."""
+    return x + change
+
+
+def replaced(x: Tensor, change: Tensor) -> Tensor:
+    """What is written alone."""
+    return change
 
 
 def numbered(name: str, number: int) -> str:
@@ -67,26 +81,45 @@ class Block(nn.Module):
     ) -> Tensor:
         """x (B, L, d) through all sublayers; attention reads ``outer`` (B, L, D) where x is but a
         narrow view of it."""
-        for number, (name, sublayer) in enumerate(self.sublayers.items(), start=1):
-            norm = self.norms[name]
-            inner = norm(x) if self.pre else x
-            where = inside(site, name)
-            if name == "attention":
-                inner = tap(site, f"{name}.input", inner if outer is None else outer)
-                if isinstance(past, Tensor) and self.pre:
-                    past = norm(past)
-                change = sublayer(inner, around, noise, where, past)
-            else:
-                change = sublayer(tap(site, f"{name}.input", inner), where)
-            x = self.join(x, self.drop(change, noise, 1 + number))
+        for number, name in enumerate(self.sublayers, start=1):
+            x = self.join(x, self.change(number, x, around, noise, site, past, outer))
             if not self.pre:
-                x = norm(x)
+                x = self.norms[name](x)
             if made is not None:
                 made.append(x)
                 x = self.weights[name](made)
             if number < len(self.sublayers):
                 x = tap(site, numbered("residual_middle", number), x)
         return x
+
+    def change(
+        self,
+        number: int,
+        x: Tensor,
+        around: Surroundings,
+        noise: Noise | None = None,
+        site: Site | None = None,
+        past: Past | None = None,
+        outer: Tensor | None = None,
+    ) -> Tensor:
+        """What the sublayer with this number, from 1 on, writes of the stream x (B, L, d)."""
+        name = list(self.sublayers)[number - 1]
+        norm, sublayer, where = self.norms[name], self.sublayers[name], inside(site, name)
+        inner = norm(x) if self.pre else x
+        if name == "attention":
+            inner = tap(site, f"{name}.input", inner if outer is None else outer)
+            if isinstance(past, Tensor) and self.pre:
+                past = norm(past)
+            found = sublayer(inner, around, noise, where, past)
+        else:
+            found = sublayer(tap(site, f"{name}.input", inner), where)
+        return self.drop(found, noise, 1 + number)
+
+    def parameters_of(self, number: int) -> Iterator[nn.Parameter]:
+        """The parameters of the sublayer with this number, from 1 on, and of its norm."""
+        name = list(self.sublayers)[number - 1]
+        yield from self.sublayers[name].parameters()
+        yield from self.norms[name].parameters()
 
     def compile_parts(self, dynamic: bool = False) -> None:
         """Compile the whole, so that one graph serves all blocks; where it looks back, which each

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from bertwright.axes import Settings
 from bertwright.encoder.adaptive import Adaptive
+from bertwright.encoder.block import added
 from bertwright.encoder.bottleneck import Bottleneck
 from bertwright.encoder.characters import Characters
 from bertwright.encoder.depth import Depth, Stack
@@ -18,6 +19,7 @@ from bertwright.encoder.locality import Local
 from bertwright.encoder.mixers import AttentionChoice, Mixer
 from bertwright.encoder.norms import LayerNormChoice, Norm
 from bertwright.encoder.positions import (
+    Axial,
     EveryBlock,
     Learned,
     LogBuckets,
@@ -26,7 +28,7 @@ from bertwright.encoder.positions import (
     Rotary,
     Sinusoidal,
 )
-from bertwright.encoder.residual import Plain, Residual, added
+from bertwright.encoder.residual import Plain, Residual
 from bertwright.encoder.visibility import Bidirectional, Causal, Visibility, is_by_halves, ways
 
 EMBEDDINGS = (Pieces, Factorised, Trigrams, Adaptive, Characters)
@@ -165,7 +167,7 @@ class EncoderChoice(Settings):
     def _what_can_be_remembered(self) -> Self:
         if not self.memory:
             return self
-        if isinstance(self.positions, Learned | Sinusoidal | EveryBlock):
+        if isinstance(self.positions, Axial | Learned | Sinusoidal | EveryBlock):
             raise ValueError(
                 "memory needs positions by distance, or what is remembered would have those of the "
                 "row itself: set positions.kind to transformer-xl, rotary, alibi or bucketed"
@@ -174,17 +176,24 @@ class EncoderChoice(Settings):
             raise ValueError(
                 "memory needs blocks that begin with attention: set mixer and depth so"
             )
+        if self.mixer.asks_wide or self.visibility.by_extent:
+            raise ValueError(
+                "memory holds the end of a text whose start is gone: set mixer.global_projections "
+                "to false, and a visibility that asks nothing of how long a text is"
+            )
         return self
 
     @model_validator(mode="after")
     def _what_stands_in_a_bottleneck(self) -> Self:
         if self.bottleneck is None:
             return self
-        plain = isinstance(self.mixer, AttentionChoice) and self.mixer.gate is None
-        if not plain or any(order.count("s") != 1 for order in self.depth.orders()):
+        mixer = self.mixer
+        plain = isinstance(mixer, AttentionChoice) and mixer.gate is None
+        whole = all(order.count("s") == 1 for order in self.depth.orders())
+        if not plain or mixer.asks_wide or not whole:
             raise ValueError(
                 "bottleneck needs plain attention in every block: set mixer.kind to attention, "
-                "mixer.gate to null and depth.kind to stack"
+                "mixer.gate to null, mixer.global_projections to false and depth.kind to stack"
             )
         if self.norm.first or self.residual != Plain() or self.memory:
             raise ValueError(
@@ -218,6 +227,24 @@ class EncoderChoice(Settings):
             raise ValueError(
                 f"positions.learned ({learned}) is less than the number of blocks "
                 f"({len(depth.orders())})"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _what_can_be_reversed(self) -> Self:
+        if not self.residual.is_reversible:
+            return self
+        depth, positions = self.depth, self.positions
+        whole = all(order == "sf" for order in depth.orders()) and depth.runs_all
+        if not self.norm.first or not whole or depth.drop > 0.0 or depth.every > 1:
+            raise ValueError(
+                "residual reversible needs norm.placement pre or sub, and blocks of attention and "
+                "feed-forward that all run: set depth.kind to stack, without drop and every"
+            )
+        if self.memory or positions.by_distance or isinstance(positions, EveryBlock):
+            raise ValueError(
+                "residual reversible needs positions that are added to the embeddings or rotated, "
+                "and memory 0"
             )
         return self
 

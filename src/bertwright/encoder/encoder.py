@@ -1,7 +1,8 @@
 """The encoder: embeddings, blocks, a last norm."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import cast
 
 import torch
@@ -14,15 +15,15 @@ from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.dropout import after_block, at_input
 from bertwright.encoder.embeddings import Embeddings
 from bertwright.encoder.kernels.noise import Noise
+from bertwright.encoder.locality import rule_at
 from bertwright.encoder.memory import Memory
 from bertwright.encoder.mixers import AttentionChoice
-from bertwright.encoder.passage import Notes
-from bertwright.encoder.positions import Rotation
+from bertwright.encoder.passage import Notes, Step
 from bertwright.encoder.runs import runs
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.taps import Site, Taps
-from bertwright.encoder.visibility import Visibility, Window, is_read_on, view, ways
+from bertwright.encoder.visibility import Tiling, Visibility, is_read_on, view, ways
 from bertwright.machine import tune_compiler
 
 
@@ -36,6 +37,8 @@ class Encoder(nn.Module):
     def __init__(self, choice: EncoderChoice, vocabulary_size: int) -> None:
         super().__init__()
         self.rule = choice.visibility
+        self.tiling: Tiling = choice.mixer.tiling
+        self.tells_wide = choice.mixer.asks_wide
         self.taps = Taps()
         shape = choice.mixer.shape(choice.inner_width)
         entry = choice.entry_width
@@ -53,7 +56,7 @@ class Encoder(nn.Module):
         )
         self.ways = ways(choice.visibility) if choice.mixer.recurrent else ()
         self.blocks = nn.ModuleList(_blocks(choice))
-        self.passage = choice.depth.passage(choice.width)
+        self.passage = choice.residual.passage(choice.depth.passage(choice.width))
         self.running = len(self.blocks)
         self.looks_back = choice.residual.looks_back
         self.norm = choice.norm.build(choice.width) if choice.norm.first else nn.Identity()
@@ -78,64 +81,77 @@ class Encoder(nn.Module):
         coordinates = coordinates or Coordinates.plain(pieces)
         site = None if self.taps.idle else Site(self.taps)
         x = self.embeddings(pieces, coordinates, noise, site and site.within("embeddings"))
-        rule = rule or self.rule
         keys = None if memory is None else memory.before(coordinates)
-        whole = self._around(rule, coordinates, keys, self.embeddings.positions.rotation, pieces)
-        near = whole
-        if self.local is not None:
-            window = rule & Window(size=self.local.window)
-            near = self._around(window, coordinates, keys, self.local_rotation, pieces)
         made = [x] if self.looks_back else None
+        last = self.running - 1 if stop_after is None else stop_after
+        blocks = range(min(last + 1, self.running))
+        told = self._told(pieces, blocks, rule or self.rule, coordinates, keys, site)
 
-        def apply(index: int, x: Tensor) -> Tensor:
-            signal = self.embeddings.positions.before(index, coordinates)
-            if signal is not None:
-                x = x + signal.to(x.dtype)
-            is_near = self.local is not None and self.local.holds(index)
-            around = near if is_near else whole
-            here = None if noise is None else noise.within(index)
-            past = None if memory is None else self._past(memory, index, x, coordinates)
-            block = self.blocks[index]
-            if site is None:
-                return block(x, around, here, None, past, made)
-            return block.forward(x, around, here, site.within(f"blocks.{index}"), past, made)
+        def step(index: int) -> Step:
+            return Step(
+                cast(Block, self.blocks[index]),
+                told[index],
+                None if noise is None else noise.within(index),
+                site and site.within(f"blocks.{index}"),
+                self.embeddings.positions.before(index, coordinates),
+                None if memory is None else partial(self._past, memory, index, coordinates),
+                made,
+            )
 
         document = coordinates.document
         real = None if document is None else document >= 0
-        last = self.running - 1 if stop_after is None else stop_after
-        blocks = range(min(last + 1, self.running))
-        x = self.passage(x, blocks, apply, noise, real, notes)
+        x = self.passage(x, blocks, step, noise, real, notes)
         if stop_after is not None and stop_after < self.running:
             return x
         x = self.norm(x)
         return x if site is None else site("output", x)
 
-    def _around(
+    def _told(
         self,
+        pieces: Tensor,
+        blocks: Sequence[int],
         rule: Visibility,
         coordinates: Coordinates,
         keys: Coordinates | None,
-        rotation: Callable[[Coordinates], Rotation | None],
-        pieces: Tensor,
-    ) -> Surroundings:
+        site: Site | None,
+    ) -> list[Surroundings]:
+        """What each block is told; blocks with the same rule are told the same."""
         if self.ways and not is_read_on(rule):
             raise ValueError(f"a recurrent mixer reads place by place and cannot keep {rule!r}")
-        seen = view(rule, coordinates, keys)
-        return Surroundings(
-            seen,
-            rotation(coordinates),
-            None if keys is None else rotation(keys),
-            self.embeddings.positions.relation(coordinates, keys or coordinates),
-            {way: runs(seen, way, pieces) for way in self.ways},
-        )
+        relation = self.embeddings.positions.relation(coordinates, keys or coordinates)
+        dense = relation is not None or self._looked_into(blocks, site)
+        tiling: Tiling = "never" if dense else self.tiling
+        known: dict[tuple[Visibility, bool], Surroundings] = {}
+        told: list[Surroundings] = []
+        for index in blocks:
+            own = rule_at(index, rule, self.local)
+            near = self.local is not None and self.local.holds(index)
+            rotation = self.local_rotation if near else self.embeddings.positions.rotation
+            if (own, near) not in known:
+                seen = view(own, coordinates, keys, tiling, self.tells_wide)
+                known[own, near] = Surroundings(
+                    seen,
+                    rotation(coordinates),
+                    None if keys is None else rotation(keys),
+                    relation,
+                    {way: runs(seen, way, pieces) for way in self.ways},
+                )
+            told.append(known[own, near])
+        return told
 
     def _past(
-        self, memory: Memory | Cache, block: int, x: Tensor, coordinates: Coordinates
+        self, memory: Memory | Cache, block: int, coordinates: Coordinates, x: Tensor
     ) -> Past:
         if self.ways:
             assert isinstance(memory, Memory), "a recurrent mixer keeps no keys and values"
             return memory.carried(block)
         return memory.recall(block, x, coordinates)
+
+    def _looked_into(self, blocks: Sequence[int], site: Site | None) -> bool:
+        """Whether anyone listens to scores or weights, which only a dense view has."""
+        return site is not None and any(
+            site.within(f"blocks.{index}.attention").wants("scores", "weights") for index in blocks
+        )
 
     def compile_parts(self, dynamic: bool = False) -> None:
         """Compile the block (one graph serves all of them) and the joining of embeddings.

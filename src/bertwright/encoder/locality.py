@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from bertwright.axes import Settings
+from bertwright.encoder.visibility import Visibility, Window
 
 
 class Local(Settings):
@@ -16,3 +17,11 @@ class Local(Settings):
     def holds(self, block: int) -> bool:
         """Whether a block sees its window only."""
         return block % self.every != 0
+
+
+def rule_at(block: int, rule: Visibility, local: Local | None) -> Visibility:
+    """Who may see whom in one block."""
+    own = rule.at_block(block)
+    if local is None or not local.holds(block):
+        return own
+    return own & Window(size=local.window)

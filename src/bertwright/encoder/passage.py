@@ -1,25 +1,60 @@
 """The way of the states through the blocks: which of them run, and what is made of what they give.
 
-A plan of depth gives the encoder a passage; a passage knows blocks by their number only.
+A plan of depth gives the encoder a passage, unless the residual has one of its own; a passage asks
+for blocks by their number.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from bertwright.encoder.block import Block
+from bertwright.encoder.cache import Past
 from bertwright.encoder.kernels.noise import Noise, uniform
 from bertwright.encoder.roles import Role
-
-Apply = Callable[[int, Tensor], Tensor]
-"""The states behind a block, given its number and the states (B, L, D) before it."""
+from bertwright.encoder.surroundings import Surroundings
+from bertwright.encoder.taps import Site
 
 Notes = dict[str, Tensor]
 """What is known of a pass beside the states, by name."""
 
 SITE = 65
 """Of the random numbers that leave blocks out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A block at its place in one pass, and what it is told there.
+
+    ``signal`` (L or B x L, D) is added to the states before it; ``recall`` makes of these what the
+    block knows of earlier places; ``made`` is what all sublayers so far have made.
+    """
+
+    block: Block
+    around: Surroundings
+    noise: Noise | None = None
+    site: Site | None = None
+    signal: Tensor | None = None
+    recall: Callable[[Tensor], Past] | None = None
+    made: list[Tensor] | None = None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The states behind the block, given those before it: (B, L, D) each."""
+        if self.signal is not None:
+            x = x + self.signal.to(x.dtype)
+        # Values are looked at in what is not compiled.
+        run = self.block if self.site is None else self.block.forward
+        return run(x, self.around, self.noise, self.site, self._past(x), self.made)
+
+    def change(self, number: int, x: Tensor) -> Tensor:
+        """What the sublayer with this number, from 1 on, adds by the states x (B, L, D)."""
+        return self.block.change(number, x, self.around, self.noise, self.site, self._past(x))
+
+    def _past(self, x: Tensor) -> Past | None:
+        return None if self.recall is None else self.recall(x)
 
 
 class Passage(nn.Module):
@@ -38,7 +73,7 @@ class Passage(nn.Module):
         self,
         x: Tensor,
         blocks: Sequence[int],
-        apply: Apply,
+        step: Callable[[int], Step],
         noise: Noise | None = None,
         real: Tensor | None = None,
         notes: Notes | None = None,
@@ -46,7 +81,7 @@ class Passage(nn.Module):
         """x (B, L, D) to (B, L, D) through ``blocks``; ``real`` (B, L) bool is where text stands,
         None where it is everywhere."""
         for index in self.chosen(blocks, noise):
-            x = apply(index, x)
+            x = step(index)(x)
         return x
 
     def chosen(self, blocks: Sequence[int], noise: Noise | None) -> Sequence[int]:
@@ -83,7 +118,7 @@ class Halting(Passage):
         self,
         x: Tensor,
         blocks: Sequence[int],
-        apply: Apply,
+        step: Callable[[int], Step],
         noise: Noise | None = None,
         real: Tensor | None = None,
         notes: Notes | None = None,
@@ -98,7 +133,7 @@ class Halting(Passage):
             enough = spent + chance > 1 - self.epsilon
             ends = enough if index != blocks[-1] else torch.ones_like(enough)
             weight = torch.where(ends, 1 - spent, chance) * going
-            x = torch.where(going[..., None], apply(index, x), x)
+            x = torch.where(going[..., None], step(index)(x), x)
             mean = mean + weight[..., None].to(x.dtype) * x
             ponder = ponder + going + weight * ends
             halted = halted | (going & enough)

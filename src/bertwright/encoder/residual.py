@@ -1,7 +1,6 @@
-"""How what a sublayer writes goes on: alone, added to what it reads, or weighed with all that was
-written before."""
+"""How what a sublayer writes goes on: alone, added to what it reads, weighed with all that was
+written before, or in two streams that can be run backwards."""
 
-from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import torch
@@ -9,20 +8,10 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
+from bertwright.encoder.block import Join, added, replaced
+from bertwright.encoder.passage import Passage
+from bertwright.encoder.reversing import Reversing
 from bertwright.encoder.roles import Role
-
-Join = Callable[[Tensor, Tensor], Tensor]
-"""The states behind a sublayer, of what it reads and what it writes."""
-
-
-def added(x: Tensor, change: Tensor) -> Tensor:
-    """Both of them."""
-    return x + change
-
-
-def replaced(x: Tensor, change: Tensor) -> Tensor:
-    """What is written alone."""
-    return change
 
 
 class Residual(Choice):
@@ -31,6 +20,9 @@ class Residual(Choice):
     looks_back: ClassVar[bool] = False
     """Whether a sublayer is told of all that came before it, so that none may be left out."""
 
+    is_reversible: ClassVar[bool] = False
+    """Whether the states within are found again on the way back, and not kept."""
+
     def join(self, block: int) -> Join:
         """What the sublayers of a block do with what they write."""
         return added
@@ -38,6 +30,10 @@ class Residual(Choice):
     def weights(self, number: int) -> nn.Module | None:
         """What stands behind a sublayer, given how many states came before what it makes."""
         return None
+
+    def passage(self, depth: Passage) -> Passage:
+        """The way of the states through the blocks, given that of the depth."""
+        return depth
 
 
 class Plain(Residual):
@@ -91,3 +87,17 @@ class DepthWeights(nn.Module):
         for weight, each in zip(self.weights[1:], made[1:], strict=True):
             total = torch.addcmul(total, weight, each)
         return total
+
+
+class Reversible(Residual):
+    """Two streams, both the embeddings at first: attention reads the second and adds to the first,
+    the feed-forward reads the first and adds to the second. Their mean goes on from the last block
+    (Gomez et al. 2017; Kitaev et al. 2020, section 3).
+    """
+
+    kind: Literal["reversible"] = "reversible"
+
+    is_reversible: ClassVar[bool] = True
+
+    def passage(self, depth: Passage) -> Passage:
+        return Reversing()

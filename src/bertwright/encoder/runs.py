@@ -62,6 +62,8 @@ def runs(view: View, way: Way, rows: Tensor) -> Runs:
         real = view.real[:, remembered:].expand(batch, -1)
     before = _neighbours(real, way)
     sees = (before >= -remembered) & (before < length) & real
+    if view.shape == "causal" and way == "backward":
+        sees = torch.zeros_like(sees)
     if view.mask is not None:
         at = (before + remembered).clamp(0, remembered + length - 1)
         mask = view.mask[:, 0].expand(batch, -1, -1)

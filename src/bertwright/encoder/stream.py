@@ -3,7 +3,8 @@
 Legend for shapes: B rows, L places in a row, D width, H heads, d width of a head.
 """
 
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -19,7 +20,8 @@ class Coordinates:
     ``language`` is a number among those that the encoder knows; None means the first of them.
     ``task`` is the number of the task that is trained; None means the first.
     ``asking`` (bool) marks places that know where they stand and not what stands there: they come
-    last in the row, and nobody sees them.
+    last in the row, and nobody sees them. ``extent`` is how many real places the text of a place
+    has, a text beginning where positions do; ``measured`` fills it in.
     """
 
     place: Tensor
@@ -30,6 +32,7 @@ class Coordinates:
     asking: Tensor | None = None
     language: Tensor | None = None
     task: Tensor | None = None
+    extent: Tensor | None = None
 
     @staticmethod
     def plain(pieces: Tensor) -> "Coordinates":
@@ -41,14 +44,40 @@ class Coordinates:
         """The position of every place, (B or 1, L)."""
         return self.place if self.position is None else self.position
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether a rule can ask nothing of a place but where it is in its row."""
+        others = (self.position, self.segment, self.document, self.order, self.asking)
+        return all(own is None for own in others)
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows they tell apart: 1 where all rows are alike."""
+        parts = (getattr(self, field.name) for field in fields(self))
+        return max(len(own) for own in parts if own is not None)
+
+    def measured(self) -> "Coordinates":
+        """These coordinates with ``extent``."""
+        if self.extent is not None:
+            return self
+        real = torch.ones_like(self.place, dtype=torch.bool)
+        if self.document is not None:
+            real = self.document >= 0
+        if self.position is None:
+            return replace(self, extent=real.sum(-1, keepdim=True).expand_as(real))
+        text, real = torch.broadcast_tensors((self.position == 0).cumsum(-1), real)
+        counts = text.new_zeros(len(text), text.shape[1] + 1).scatter_add_(1, text, real.long())
+        return replace(self, extent=counts.gather(1, text))
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "Coordinates":
+        """These coordinates, all changed in the same way."""
+        parts = (getattr(self, field.name) for field in fields(self))
+        return Coordinates(*(None if p is None else change(p) for p in parts))  # type: ignore[arg-type]
+
     def queries(self) -> "Coordinates":
         """The coordinates as the asking side: (B, L, 1)."""
-        return self._over(-1)
+        return self.measured().each(lambda own: own.unsqueeze(-1))
 
     def keys(self) -> "Coordinates":
         """The coordinates as the asked side: (B, 1, L)."""
-        return self._over(-2)
-
-    def _over(self, axis: int) -> "Coordinates":
-        parts = (getattr(self, field.name) for field in fields(self))
-        return Coordinates(*(None if p is None else p.unsqueeze(axis) for p in parts))  # type: ignore[arg-type]
+        return self.measured().each(lambda own: own.unsqueeze(-2))

@@ -10,6 +10,9 @@ import torch
 from torch import nn
 
 from bertwright.encoder.choice import EncoderChoice
+from bertwright.encoder.locality import rule_at
+from bertwright.encoder.stream import Coordinates
+from bertwright.encoder.visibility import laid_out
 from bertwright.model.model import Model
 from bertwright.objectives.causal import Causal
 from bertwright.objectives.masked import Masked
@@ -76,7 +79,8 @@ def arithmetic(recipe: Recipe, phase: int = 0, vocabulary_size: int | None = Non
     gates = 3 if encoder.feed_forward.gated else 2
     products = attended = 0.0
     orders = encoder.depth.orders()[: recipe.num_blocks_of(phase)]
-    for order, (reads, writes) in zip(orders, encoder.inner_widths, strict=False):
+    widths = encoder.inner_widths
+    for block, (order, (reads, writes)) in enumerate(zip(orders, widths, strict=False)):
         mixing, inner = order.count("s"), order.count("f")
         mixed, by_length = encoder.mixer.operations_between(
             reads, writes, encoder.num_parts, length
@@ -86,10 +90,21 @@ def arithmetic(recipe: Recipe, phase: int = 0, vocabulary_size: int | None = Non
         products += encoder.depth.operations(encoder.width)
         if encoder.bottleneck is not None:
             products += encoder.bottleneck.operations(encoder.width)
-        attended += mixing * (by_length + encoder.positions.operations(writes, length))
+        by_length += encoder.positions.operations(writes, length)
+        attended += mixing * by_length * _computed_share(encoder, block, length)
     products += encoder.embeddings.operations(encoder.entry_width)
     asked = _asked_share(recipe, phase, length)
     return Arithmetic(products, attended, asked * recipe.output.operations(encoder, size))
+
+
+def _computed_share(encoder: EncoderChoice, block: int, length: int) -> float:
+    """Of all pairs of a query and a key, those that a block computes where a rule is laid out."""
+    if encoder.mixer.tiling == "never" or encoder.positions.by_distance:
+        return 1.0
+    rule = rule_at(block, encoder.visibility, encoder.local)
+    rows = Coordinates(torch.arange(length)[None])
+    tiles = laid_out(rule, rows, encoder.mixer.tiling == "auto")
+    return 1.0 if tiles is None else tiles.pairs / length**2
 
 
 def _asked_share(recipe: Recipe, phase: int, length: int) -> float:
@@ -127,7 +142,9 @@ def training_memory(recipe: Recipe, vocabulary_size: int | None = None) -> int:
 
 def _activations(encoder: EncoderChoice, length: int) -> int:
     """Numbers kept for the way back, per token."""
-    letters = "".join(encoder.depth.orders())
+    # Of a reversible stack one block at a time is there.
+    orders = encoder.depth.orders()
+    letters = orders[0] if encoder.residual.is_reversible else "".join(orders)
     mixing, inner = letters.count("s"), letters.count("f")
     width = encoder.inner_width
     heads = encoder.mixer.shape(width).heads

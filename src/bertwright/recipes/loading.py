@@ -6,6 +6,7 @@ lists are replaced. A system in a size is its file, then the size, then what the
 """
 
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources, util
@@ -94,7 +95,10 @@ def import_plugin(path: Path) -> None:
     spec = util.spec_from_file_location(f"bertwright_plugin_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
-    spec.loader.exec_module(util.module_from_spec(spec))
+    module = util.module_from_spec(spec)
+    # A class that nobody holds is forgotten, and its kind with it.
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
 
 
 def _parsed(override: str) -> Mapped:

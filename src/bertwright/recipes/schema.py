@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from bertwright.axes import Precision, Settings
 from bertwright.encoder.adaptive import Adaptive
 from bertwright.encoder.choice import EncoderChoice
-from bertwright.encoder.positions import Learned
+from bertwright.encoder.positions import Axial, Learned
 from bertwright.encoder.visibility import is_by_halves, is_empty, is_two_sided
 from bertwright.examples.assembly import Assembly
 from bertwright.examples.coordinates import Need
@@ -173,10 +173,11 @@ class Recipe(Settings):
         for turn in self.turns_of(number):
             self._check_turn(number, turn)
         positions, length = self.encoder.positions, self.assembly_of(number).length
-        if isinstance(positions, Learned) and length > positions.size:
+        if isinstance(positions, Axial | Learned) and length > positions.size:
+            key = "size" if isinstance(positions, Learned) else "shape"
             raise ValueError(
-                f"phases.{number}: a length of {length} is more than encoder.positions.size "
-                f"({positions.size})"
+                f"phases.{number}: a length of {length} is more than encoder.positions.{key} "
+                f"allows ({positions.size})"
             )
         relations = self.assembly.relations
         if self.encoder.depth.runs_all and any(isinstance(o, Ponder) for o in asked.values()):

@@ -9,12 +9,14 @@ from bertwright.model.folder import load_model
 from bertwright.model.model import Model
 from bertwright.recipes import Recipe
 from bertwright.text.shards import Data
+from bertwright.training.lengthening import lengthened
 
 
 def first_model(recipe: Recipe, data: Data, start_from: Path | None) -> Model:
     """The model of a recipe for the vocabulary of a data set.
 
-    Heads that the folder to start from does not have are drawn from the seed.
+    Heads that the folder to start from does not have are drawn from the seed; what an encoder for
+    longer rows has more is started from what is there.
 
     Errors: UserError when the folder holds another encoder, or had another tokenizer.
     """
@@ -32,7 +34,7 @@ def _take_weights(model: Model, folder: Path, data: Data) -> None:
             f"{data.path} was prepared with another tokenizer than that of {folder}: prepare the "
             f"text with --tokenizer {folder}"
         )
-    weights = dict(found.named_parameters())
+    weights = lengthened(found, model)
     for name, parameter in model.named_parameters():
         there = weights.get(name)
         if there is not None and there.shape == parameter.shape:

@@ -23,8 +23,9 @@ from torch import Tensor
 
 from bertwright.encoder.memory import Memory
 from bertwright.encoder.stream import Coordinates
-from bertwright.encoder.visibility import InOrder
+from bertwright.encoder.visibility import Global, InOrder, RandomBlocks, Window
 from bertwright.interop.huggingface import export_folder, import_folder
+from bertwright.interop.huggingface.families import FAMILIES
 from bertwright.model import Model
 from bertwright.text.tokenizers import Tokenizer
 from recipes_at_toy_size import toy
@@ -45,6 +46,8 @@ def same(stock: transformers.PreTrainedModel, ours: Model, lengths: tuple[int, .
     if spoken:
         language = (torch.arange(pieces.shape[1]) % len(spoken)).expand_as(pieces)
         inputs["langs"] = language
+    family = FAMILIES[stock.config.model_type]
+    inputs |= family.inputs(ours.encoder.rule, coordinates(real, segment))
     with torch.inference_mode():
         theirs = stock(**inputs)
         expected = stock.base_model(**inputs).last_hidden_state
@@ -66,6 +69,8 @@ def close(ours: Tensor, theirs: Tensor) -> None:
 
 
 TOKENS = {"bos_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
+
+LONG = {"attention_window": 4, "type_vocab_size": 1}
 
 STOCK: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("BertForPreTraining", {}),
@@ -99,6 +104,11 @@ STOCK: dict[str, tuple[str, dict[str, Any]]] = {
         "XLMWithLMHeadModel",
         {**TOKENS, "n_langs": 3, "use_lang_emb": False},
     ),
+    "longformer": ("LongformerForMaskedLM", LONG),
+    "longformer-alone": ("LongformerModel", {**LONG, "attention_window": 6}),
+    "bigbird": ("BigBirdForMaskedLM", {"block_size": 2, "num_random_blocks": 1}),
+    "bigbird-pairs": ("BigBirdForPreTraining", {"rescale_embeddings": True}),
+    "bigbird-full": ("BigBirdModel", {"attention_type": "original_full", "hidden_act": "relu"}),
     "modern": ("ModernBertForMaskedLM", {}),
     "modern-alone": ("ModernBertModel", {"norm_eps": 1e-2}),
     "modern-untied": ("ModernBertForMaskedLM", {"tie_word_embeddings": False}),
@@ -189,6 +199,7 @@ OURS: dict[str, tuple[str, str, list[str]]] = {
         "BertForMaskedLM",
         ["encoder.visibility.kind=document", "objectives.next-sentence=null"],
     ),
+    "bert-scaled": ("bert", "BigBirdForPreTraining", ["encoder.embeddings.scaled=true"]),
     "roberta": ("roberta", "RobertaForMaskedLM", []),
     "whole-words": ("bert-whole-words", "BertForPreTraining", []),
     "spans": ("spanbert", "BertForMaskedLM", []),
@@ -214,6 +225,8 @@ OURS: dict[str, tuple[str, str, list[str]]] = {
         "ElectraForPreTraining",
         ["encoder.embeddings={kind: factorised, width: 24, segments: 2, norm: true}"],
     ),
+    "longformer": ("longformer", "LongformerForMaskedLM", []),
+    "bigbird": ("bigbird", "BigBirdForMaskedLM", []),
     "gpt": ("gpt", "OpenAIGPTLMHeadModel", []),
     "gpt-2": ("gpt-2", "GPT2LMHeadModel", []),
     "xlnet": ("xlnet", "XLNetLMHeadModel", []),
@@ -246,11 +259,14 @@ OURS: dict[str, tuple[str, str, list[str]]] = {
 }
 
 
+ROBERTAS = ("roberta", "xlm-r", "longformer")
+
+
 def made(case: str) -> tuple[Model, Tokenizer, str]:
     """A model of ours with random parameters, a tokenizer, and its stock class."""
     system, architecture, overrides = OURS[case]
     recipe = toy(system, *overrides)
-    tokenizer = Tokenizer(TOKENIZERS["Roberta" if system in ("roberta", "xlm-r") else "Bert"]())
+    tokenizer = Tokenizer(TOKENIZERS["Roberta" if system in ROBERTAS else "Bert"]())
     model = Model.build(recipe, tokenizer.size).eval()
     randomise(model, SMALL if system == "mobilebert" else 0.2)
     if system == "mobilebert":
@@ -289,6 +305,49 @@ def test_rows_as_long_as_the_positions_reach(tmp_path: Path) -> None:
     ours, _ = import_folder(saved(stock, tmp_path / "stock"))
     assert ours.encoder.longest == LENGTH - 2
     same(stock, ours, (LENGTH - 2,))
+
+
+def test_longformer_without_global_places(tmp_path: Path) -> None:
+    stock = stock_model("LongformerForMaskedLM", **LONG)
+    ours, _ = import_folder(saved(stock, tmp_path / "stock"))
+    pieces, real = rows(ours.vocabulary_size, PADDED, stock.config.pad_token_id)
+    with torch.inference_mode():
+        expected = stock.base_model(pieces, real.long()).last_hidden_state
+        close(ours(pieces, coordinates(real), Window(size=2))[real], expected[real])
+
+
+def test_longformer_with_any_global_places(tmp_path: Path) -> None:
+    stock = stock_model("LongformerForMaskedLM", **LONG)
+    ours, _ = import_folder(saved(stock, tmp_path / "stock"))
+    pieces, real = rows(ours.vocabulary_size, PADDED, stock.config.pad_token_id)
+    wide = torch.zeros_like(pieces)
+    wide[:, [1, 5]] = 1
+    with torch.inference_mode():
+        theirs = stock.base_model(pieces, real.long(), (wide * real).long()).last_hidden_state
+        rule = Window(size=2) | Global(first=0, positions=(1, 5))
+        close(ours(pieces, coordinates(real), rule)[real], theirs[real])
+
+
+@pytest.mark.parametrize("lengths", [(32, 32), (32, 31)])
+def test_bigbird_on_long_rows_is_the_stock_class_with_our_random_blocks(
+    lengths: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"block_size": 2, "num_random_blocks": 2, "max_position_embeddings": 32}
+    stock = stock_model("BigBirdForMaskedLM", **settings)
+    ours, _ = import_folder(saved(stock, tmp_path / "stock"))
+    blocks = [RandomBlocks(number=2, block=2, layer=layer) for layer in range(3)]
+    whole = Coordinates(torch.arange(32)[None]).measured()
+    plans = iter([torch.stack(own.drawn(whole), -1)[0, 2:-2:2].numpy() for own in blocks])
+    attention = transformers.models.big_bird.modeling_big_bird.BigBirdBlockSparseAttention
+    monkeypatch.setattr(
+        attention,
+        "_bigbird_block_rand_mask_with_head",
+        lambda self, num_heads, **_: [next(plans)] * num_heads,
+    )
+    pieces, real = rows(ours.vocabulary_size, lengths, stock.config.pad_token_id)
+    with torch.inference_mode():
+        expected = stock.base_model(pieces, real.long()).last_hidden_state
+        close(ours(pieces, coordinates(real))[real], expected[real])
 
 
 def test_xlnet_sees_segments_memory_and_orders_as_the_stock_class_does(tmp_path: Path) -> None:

@@ -25,7 +25,9 @@ SENTENCE, SECOND = "The ships, three of them: SHIPS!", "Zwölf 东京"
 
 def made(system: str, *overrides: str) -> tuple[Model, Tokenizer]:
     """A random model of a recipe."""
-    tokenizer = Tokenizer(TOKENIZERS["Roberta" if system == "roberta" else "Bert"]())
+    tokenizer = Tokenizer(
+        TOKENIZERS["Roberta" if system in ("roberta", "longformer") else "Bert"]()
+    )
     model = Model.build(toy(system, *overrides), tokenizer.size).eval()
     randomise(model, SMALL if system == "mobilebert" else 0.2)
     return model, tokenizer
@@ -39,6 +41,7 @@ NO_STOCK_CLASS = [
     "gpt-bert",
     "lstm-lm",
     "performer",
+    "reformer",
     "sandwich",
     "transformer-xl",
     "universal-transformer",
@@ -63,7 +66,8 @@ REFUSED = {
     "bert encoder.positions={kind: rotary}": "encoder.positions.kind is rotary (Bert: learned)",
     "bert encoder.positions={kind: sinusoidal}": "encoder.positions.kind is sinusoidal",
     "bert encoder.norm.kind=rmsnorm": "encoder.norm.kind is rmsnorm (Bert: layernorm)",
-    "bert encoder.embeddings.scaled=true": "encoder.embeddings.scaled is true (Bert: false)",
+    "modern encoder.embeddings.scaled=true": "embeddings.scaled is true (ModernBert: false)",
+    "longformer encoder.visibility.rules=[causal, {kind: global}]": "not a window or global places",
     "bert encoder.norm.placement=pre": "encoder.norm.placement is pre (Bert: post)",
     "bert encoder.norm.gain=false": "encoder.norm.gain is false (Bert: true)",
     "bert encoder.mixer.gate=gelu": "encoder.mixer.gate is gelu (Bert: none)",
@@ -80,6 +84,7 @@ REFUSED = {
     "modern encoder.feed_forward.kind=gelu": "kind is gelu (ModernBert: geglu or swiglu)",
     "modern encoder.norm.skip_first=false": "encoder.norm.skip_first is false (ModernBert: true)",
     "modern encoder.embeddings.segments=2": "encoder.embeddings.segments is 2 (ModernBert: 0)",
+    "gpt-2 encoder.residual={kind: reversible}": "encoder.residual.kind is reversible (GPT2: plain",
     "modern objectives.masked.shift=1": "objectives.masked.shift ends as 1",
     "modern objectives={masked: null, causal: {}}": "objectives.causal ends the training",
 }
@@ -98,6 +103,12 @@ def test_what_no_stock_class_computes_is_refused_by_its_axis(change: str, tmp_pa
     with pytest.raises(UserError, match=re.escape(REFUSED[change])):
         export_folder(model, tokenizer, tmp_path / "export")
     assert not (tmp_path / "export").exists()
+
+
+def test_another_rule_than_bigbirds_is_refused(tmp_path: Path) -> None:
+    model, tokenizer = made("bigbird", "encoder.visibility.rules=[{kind: random-blocks}]")
+    with pytest.raises(UserError, match="another rule than that of the recipe bigbird"):
+        export_folder(model, tokenizer, tmp_path / "export", family_name="big_bird")
 
 
 def test_every_reason_is_given(tmp_path: Path) -> None:

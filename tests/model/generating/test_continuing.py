@@ -32,6 +32,8 @@ CHANGES = [
     ("transformer-xl", "encoder.memory=5", "encoder.positions=rotary"),
     ("gpt", "encoder.depth={kind: sandwich, layers: 2, outside: 0.5}"),
     ("gpt", "encoder.depth.sharing=all"),
+    ("gpt", "encoder.visibility={kind: or, rules: [{kind: window, size: 3}, {kind: global}]}"),
+    ("gpt", "encoder.norm.placement=pre", "encoder.residual.kind=reversible"),
     ("gpt", "encoder.mixer={kind: fixed-patterns, head_width: 16, patterns: [left]}"),
     ("gpt", "encoder.mixer={kind: random-features, head_width: 16, features: 8}"),
 ]
@@ -117,6 +119,12 @@ def test_greedy_takes_the_most_probable_piece_whatever_the_seed(tokenizer) -> No
         named = logits[[i for i in range(tokenizer.size) if i not in (0, 1, 3, 4)]]
         assert float(logits[piece]) == pytest.approx(float(named.max()), abs=1e-4)
         ids.append(piece)
+
+
+def test_a_rule_that_asks_how_long_a_text_is_makes_none(tokenizer) -> None:
+    rule = "{kind: or, rules: [{kind: window, size: 3}, {kind: global, last: 1}]}"
+    with pytest.raises(UserError, match="asks how long a text is"):
+        made(tokenizer, "gpt", f"encoder.visibility={rule}").generate("the")
 
 
 def test_why_a_text_ends(tokenizer) -> None:

@@ -15,11 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bertwright.encoder.kernels.noise import Noise, dropout
+from bertwright.encoder.kernels.tiled import tiled
 from bertwright.encoder.taps import Site, tap
 from bertwright.encoder.visibility import View
 from bertwright.errors import UserError
 
-KernelName = Literal["auto", "explicit", "sdpa", "varlen", "flex"]
+KernelName = Literal["auto", "explicit", "sdpa", "tiled", "varlen", "flex"]
 
 DROPOUT_SITE = 1
 """The dropout site of the attention weights within a block."""
@@ -42,6 +43,7 @@ class Call:
     site: Site | None
     bias: Tensor | None = None
     scale: float | None = None
+    dropout_site: int = DROPOUT_SITE
 
     @property
     def factor(self) -> float:
@@ -66,6 +68,8 @@ class Kernel:
     shapes: tuple[str, ...] = ("all", "causal", "documents", "mask")
     devices: tuple[str, ...] = ("cpu", "cuda", "mps")
     half_precision_only: bool = False
+    square: bool = False
+    """Whether it can do only with queries and keys of the same places."""
 
     def lacks(self, call: Call) -> str | None:
         """What this kernel cannot do of a call, in words."""
@@ -79,6 +83,8 @@ class Kernel:
             return f"a visibility of shape {call.view.shape!r}"
         if call.query.device.type not in self.devices:
             return f"the device {call.query.device.type!r}"
+        if self.square and call.query.shape[2] != call.key.shape[2]:
+            return "keys of other places than the queries'"
         if self.half_precision_only and call.query.dtype == torch.float32:
             return "float32"
         return None
@@ -99,7 +105,9 @@ def attend(call: Call, name: KernelName) -> Tensor:
 
 def _automatic(call: Call) -> str:
     candidates = ("explicit",)
-    if call.query.device.type == "cuda":
+    if call.view.shape == "tiles":
+        candidates = ("tiled",)
+    elif call.query.device.type == "cuda":
         candidates = ("varlen", "flex", "sdpa", "explicit")
         if call.view.shape in ("all", "causal"):
             candidates = ("sdpa", "explicit")
@@ -125,7 +133,7 @@ def _explicit(call: Call) -> Tensor:
     if view.blind is not None:
         weights = weights.masked_fill(view.blind, 0.0)
     weights = tap(call.site, "weights", weights)
-    weights = dropout(weights, call.rate, call.noise, DROPOUT_SITE).to(query.dtype)
+    weights = dropout(weights, call.rate, call.noise, call.dropout_site).to(query.dtype)
     return torch.matmul(weights, call.value)
 
 
@@ -225,7 +233,9 @@ KERNELS: dict[str, Kernel] = {
             shapes=("all", "documents"),
             devices=("cuda",),
             half_precision_only=True,
+            square=True,
         ),
-        Kernel("flex", _flex, devices=("cuda",)),
+        Kernel("flex", _flex, devices=("cuda",), square=True),
+        Kernel("tiled", tiled, dropout=True, shapes=("tiles",)),
     )
 }

@@ -5,6 +5,7 @@ row). So there is no generator state to save, and neither micro-batches nor the 
 change what is dropped. Written as integer arithmetic, it fuses with the pointwise work beside it.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -50,15 +51,19 @@ class Noise:
         return replace(self, seed=self.seed + (block + 1) * 99991)
 
 
-def dropout(x: Tensor, rate: float, noise: Noise | None, site: int) -> Tensor:
+def dropout(
+    x: Tensor, rate: float, noise: Noise | None, site: int, place: Tensor | None = None
+) -> Tensor:
     """Drop elements of x (B, ...) with probability ``rate`` and scale the rest up.
 
-    The rate is rounded to 1/65536; ``site`` tells apart the places of one block.
+    The rate is rounded to 1/65536; ``site`` tells apart the places of one block. ``place`` (int32,
+    like x) numbers the elements in the global batch, where x is a part of what is dropped from.
     """
     if noise is None or rate == 0.0:
         return x
     threshold = _threshold(rate, noise.strength)
-    kept = _hash(x, noise, site).bitwise_and(_STEPS - 1) >= threshold
+    h = _hash(x, noise, site) if place is None else _mixed(place, noise.seed, site)
+    kept = h.bitwise_and(_STEPS - 1) >= threshold
     return torch.where(kept, x * (_STEPS / (_STEPS - threshold)), 0.0).to(x.dtype)
 
 
@@ -87,7 +92,7 @@ def weight_dropout(weight: Tensor, rate: float, noise: Noise | None, site: int) 
 def _kept(place: Tensor, rate: float, noise: Noise, site: int) -> Tensor:
     """What to multiply with at numbered places, the same in every row of the batch."""
     threshold = _threshold(rate, noise.strength)
-    h = _mixed(place.to(torch.int32), noise, site).bitwise_and(_STEPS - 1)
+    h = _mixed(place.to(torch.int32), noise.seed, site).bitwise_and(_STEPS - 1)
     return (h >= threshold) * (_STEPS / (_STEPS - threshold))
 
 
@@ -100,17 +105,37 @@ def _threshold(rate: float, strength: Tensor | None) -> int | Tensor:
 
 def uniform(noise: Noise, place: Tensor, site: int) -> Tensor:
     """Numbers in [0, 1) for places (...) of the global batch, float32."""
-    h = _mixed(place.to(torch.int32), noise, site)
+    return _fraction(_mixed(place.to(torch.int32), noise.seed, site))
+
+
+def uniform_at(seed: int, place: Tensor) -> Tensor:
+    """Numbers in [0, 1) for places (...) that have nothing to do with a step, float32."""
+    return _fraction(_mixed(place.to(torch.int32), seed & 0x3FFFFFFF, 0))
+
+
+def gaussian(
+    shape: tuple[int, ...], noise: Noise | None, seed: int, site: int, like: Tensor
+) -> Tensor:
+    """Normal numbers of a step and a block, or of the seed alone where there is no noise; of the
+    dtype and on the device of another tensor (Box and Muller 1958)."""
+    number = math.prod(shape)
+    place = torch.arange(2 * number, dtype=torch.int32, device=like.device)
+    drawn = uniform_at(key(seed, site), place) if noise is None else uniform(noise, place, site)
+    length, angle = drawn.to(like.dtype).view(2, *shape).unbind(0)
+    return torch.sqrt(-2 * torch.log1p(-length)) * torch.cos(2 * math.pi * angle)
+
+
+def _fraction(h: Tensor) -> Tensor:
     return (h & 0xFFFFFF).float() / (1 << 24)
 
 
 def _hash(x: Tensor, noise: Noise, site: int) -> Tensor:
     place = torch.arange(x.numel(), dtype=torch.int32, device=x.device).view(x.shape)
-    return _mixed(place + noise.first_row * (x.numel() // x.shape[0]), noise, site)
+    return _mixed(place + noise.first_row * (x.numel() // x.shape[0]), noise.seed, site)
 
 
-def _mixed(place: Tensor, noise: Noise, site: int) -> Tensor:
-    h = place * -1640531527 + (noise.seed + site * 1234567)
+def _mixed(place: Tensor, seed: Tensor | int, site: int) -> Tensor:
+    h = place * -1640531527 + (seed + site * 1234567)
     h = (h ^ (h >> 15)) * 0x2C1B3C6D
     h = (h ^ (h >> 12)) * 0x297A2D39
     return h ^ (h >> 15)

@@ -9,12 +9,14 @@ from bertwright.encoder.cache import KeysAndValues
 from bertwright.encoder.feed_forward import ACTIVATIONS, Activation
 from bertwright.encoder.kernels.attention import Call, KernelName, attend
 from bertwright.encoder.kernels.noise import Noise
+from bertwright.encoder.mixers.global_rows import GlobalRows
 from bertwright.encoder.mixers.mixer import InHeads
 from bertwright.encoder.norms import Norm
 from bertwright.encoder.positions import HeadShape, Positions, Term, rotate
 from bertwright.encoder.roles import Role
 from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.taps import Site, tap
+from bertwright.encoder.visibility import Tiling
 
 
 class AttentionChoice(InHeads):
@@ -22,17 +24,36 @@ class AttentionChoice(InHeads):
 
     ``dropout`` is the rate for attention weights while training. ``gate`` is the activation of one
     more projection, which the context is multiplied with (Charpentier and Samuel 2024).
+    ``global_projections`` gives the places that see everything queries, keys and values of their
+    own (Beltagy et al. 2020).
     """
 
     kind: Literal["attention"] = "attention"
     remembers: ClassVar[bool] = True
-    caches: ClassVar[bool] = True
     dropout: float = 0.0
     kernel: KernelName = "auto"
     gate: Activation | None = None
+    global_projections: bool = False
+
+    @property
+    def caches(self) -> bool:
+        return not self.global_projections
+
+    @property
+    def tiling(self) -> Tiling:
+        named: dict[str, Tiling] = {"auto": "auto", "tiled": "always"}
+        return named.get(self.kernel, "never")
+
+    @property
+    def asks_wide(self) -> bool:
+        return self.global_projections
 
     def operations(self, width: int, length: int) -> tuple[float, float]:
-        return (8 if self.gate is None else 10) * width**2, 4 * length * width
+        projected: float = (8 if self.gate is None else 10) * width**2
+        if self.global_projections:
+            # Counted for one such place in a row.
+            projected += 4 * width**2 + 4 * width + 2 * width**2 / length
+        return projected, 4 * length * width
 
     def build(
         self,
@@ -45,12 +66,19 @@ class AttentionChoice(InHeads):
         shape = self.shape(width)
         parts = 3 if self.gate is None else 4
         fused = projection or nn.Linear(width, parts * width, self.bias)
-        return Attention(self, shape, fused, positions.term(shape), norm.within(width))
+        term, wide = positions.term(shape), None
+        if self.global_projections:
+            if term is not None:
+                raise ValueError(
+                    "global projections take no term of the scores: choose other positions"
+                )
+            wide = GlobalRows(shape, self.bias, self.dropout)
+        return Attention(self, shape, fused, term, norm.within(width), wide)
 
 
 class Attention(nn.Module):
-    """Queries, keys, values and perhaps gates by one fused projection; a kernel; a norm where there
-    is one; an output projection."""
+    """Queries, keys, values and perhaps gates by one fused projection; a kernel; for wide places
+    what they find by themselves; a norm where there is one; an output projection."""
 
     def __init__(
         self,
@@ -59,6 +87,7 @@ class Attention(nn.Module):
         projection: nn.Module,
         term: Term | None,
         norm: nn.Module,
+        global_rows: GlobalRows | None,
     ) -> None:
         super().__init__()
         self.width, self.heads = shape.width, shape.heads
@@ -67,6 +96,7 @@ class Attention(nn.Module):
         self.gate = choice.gate
         self.term = term
         self.projection = projection
+        self.global_rows = global_rows
         self.norm = norm
         self.output = nn.Linear(shape.width, shape.width, choice.bias)
 
@@ -110,7 +140,10 @@ class Attention(nn.Module):
             bias = self.term(query, key, around.relation, self.projection)
             scale = self.term.scale
         call = Call(query, key, value, around.view, self.rate, noise, site, bias, scale)
-        context = tap(site, "context", attend(call, self.kernel))
+        context = attend(call, self.kernel)
+        if self.global_rows is not None:
+            context = self.global_rows(x, context, around, noise, site)
+        context = tap(site, "context", context)
         joined = context.transpose(1, 2).reshape(batch, length, width)
         if gate is not None and self.gate is not None:
             joined = joined * ACTIVATIONS[self.gate](gate)

@@ -7,7 +7,7 @@ from torch import nn
 from bertwright.axes import Choice
 from bertwright.encoder.norms import Norm
 from bertwright.encoder.positions import HeadShape, Positions
-from bertwright.encoder.visibility import Visibility
+from bertwright.encoder.visibility import Tiling, Visibility
 
 
 class Mixer(Choice):
@@ -18,10 +18,6 @@ class Mixer(Choice):
 
     remembers: ClassVar[bool] = False
     """Whether what came before the row can be seen as well."""
-
-    caches: ClassVar[bool] = False
-    """Whether a row can be read in parts: keys and values of places stay what they are when others
-    come behind them."""
 
     recurrent: ClassVar[bool] = False
     """Whether a text is read place by place, so that a rule of visibility must be a way to read."""
@@ -36,8 +32,24 @@ class Mixer(Choice):
         raise TypeError(f"{type(self).__name__} is an axis, not a mixer")
 
     @property
+    def caches(self) -> bool:
+        """Whether a row can be read in parts: keys and values of places stay what they are when
+        others come behind them."""
+        return False
+
+    @property
+    def asks_wide(self) -> bool:
+        """Whether it is told which places see everything."""
+        return False
+
+    @property
+    def tiling(self) -> Tiling:
+        """Whether rules are laid out in tiles for it."""
+        return "never"
+
+    @property
     def drops(self) -> bool:
-        """Whether anything is dropped inside while training."""
+        """Whether anything inside is drawn by chance while training."""
         return getattr(self, "dropout", 0.0) > 0.0
 
     def build(self, width: int, positions: Positions, norm: Norm) -> nn.Module:

@@ -100,12 +100,12 @@ class FeatureAttention(nn.Module):
         if site is not None and site.wants("weights"):
             weights = asking @ asked.transpose(-1, -2)
             weights = weights.tril() if view.order == "causal" else weights
-            return tap(site, "weights", weights / weights.sum(-1, keepdim=True)) @ value
+            return tap(site, "weights", shared(weights, weights.sum(-1, keepdim=True))) @ value
         if view.order == "causal":
             return causal_sums(asking, asked, value)
         sums = torch.einsum("bhlm,bhld->bhmd", asked, value)
         total = torch.einsum("bhlm,bhm->bhl", asking, asked.sum(2))
-        return torch.einsum("bhlm,bhmd->bhld", asking, sums) / total[..., None]
+        return shared(torch.einsum("bhlm,bhmd->bhld", asking, sums), total[..., None])
 
 
 def orthogonal_features(number: int, width: int, seed: int) -> Tensor:
@@ -144,4 +144,9 @@ def causal_sums(asking: Tensor, asked: Tensor, value: Tensor) -> Tensor:
         found.append(q @ sums + (q @ k.transpose(-1, -2)).tril() @ v)
         sums = sums + k.transpose(-1, -2) @ v
     answers = torch.cat(found, dim=2)
-    return answers[..., :-1] / answers[..., -1:]
+    return shared(answers[..., :-1], answers[..., -1:])
+
+
+def shared(sums: Tensor, total: Tensor) -> Tensor:
+    """Sums over their total, which is 0 where a place sees nothing: there 0 as well."""
+    return sums / total.masked_fill(total == 0, 1)

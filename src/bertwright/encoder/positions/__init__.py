@@ -5,6 +5,7 @@ enters the scores by distance: ``distances``, ``biases``, ``relative``.
 """
 
 from bertwright.encoder.positions.absolute import (
+    Axial,
     EveryBlock,
     Learned,
     NoPositions,
@@ -25,6 +26,7 @@ from bertwright.encoder.positions.scheme import (
 
 __all__ = [
     "Alibi",
+    "Axial",
     "Bucketed",
     "EveryBlock",
     "HeadShape",

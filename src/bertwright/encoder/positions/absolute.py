@@ -34,6 +34,24 @@ class Learned(Positions):
         return LearnedPositions(width, self.size, self.offset)
 
 
+class Axial(Positions):
+    """A learned vector per position in two parts: one of its row, one of its column, where
+    positions are laid out in ``shape`` (Kitaev et al. 2020, as released). A quarter of the width
+    is the row's.
+    """
+
+    kind: Literal["axial"] = "axial"
+    shape: tuple[int, int] = (64, 64)
+
+    @property
+    def size(self) -> int:
+        """How many positions there are."""
+        return self.shape[0] * self.shape[1]
+
+    def build(self, width: int, shape: HeadShape) -> PositionScheme:
+        return AxialPositions(width, self.shape)
+
+
 class Sinusoidal(Positions):
     """Fixed sines and cosines of geometric wavelengths, added to the embedding (Vaswani 2017)."""
 
@@ -86,6 +104,24 @@ class LearnedPositions(PositionScheme):
             length = coordinates.place.shape[-1]
             return self.table.weight[self.offset : self.offset + length]
         return lookup(self.table.weight, coordinates.position + self.offset)
+
+
+class AxialPositions(PositionScheme):
+    """A table of rows and one of columns."""
+
+    def __init__(self, width: int, shape: tuple[int, int]) -> None:
+        super().__init__()
+        self.rows = table(shape[0], width // 4)
+        self.columns = table(shape[1], width - width // 4)
+        self.longest = shape[0] * shape[1]
+
+    def added(self, coordinates: Coordinates) -> Tensor | None:
+        position = coordinates.place[0] if coordinates.position is None else coordinates.position
+        row = position // len(self.columns.weight)
+        column = position % len(self.columns.weight)
+        return torch.cat(
+            (lookup(self.rows.weight, row), lookup(self.columns.weight, column)), dim=-1
+        )
 
 
 class SinusoidalPositions(PositionScheme):

@@ -27,6 +27,7 @@ class Alibi(Positions):
     """
 
     kind: Literal["alibi"] = "alibi"
+    by_distance: ClassVar[bool] = True
 
     def build(self, width: int, shape: HeadShape) -> PositionScheme:
         return AlibiPositions(shape.heads)
@@ -42,6 +43,7 @@ class Bucketed(Positions):
     """
 
     kind: Literal["bucketed"] = "bucketed"
+    by_distance: ClassVar[bool] = True
     buckets: int = Field(default=32, ge=4)
     longest: int = Field(default=128, ge=2)
     one_sided: bool = False

@@ -31,6 +31,7 @@ class TransformerXl(Positions):
     """
 
     kind: Literal["transformer-xl"] = "transformer-xl"
+    by_distance: ClassVar[bool] = True
     untied: bool = False
     longest: int | None = Field(default=None, ge=1)
     base: float = 10000.0
@@ -55,6 +56,7 @@ class LogBuckets(Positions):
     """
 
     kind: Literal["log-buckets"] = "log-buckets"
+    by_distance: ClassVar[bool] = True
     buckets: int = Field(default=32, ge=2)
     longest: int = Field(default=512, ge=4)
     epsilon: float = 1e-7

@@ -2,6 +2,7 @@
 rotation of queries and keys, a relation between them."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -40,6 +41,9 @@ class Relation:
 
 class Positions(Choice):
     """The axis."""
+
+    by_distance: ClassVar[bool] = False
+    """Whether attention is told how far keys stand from queries."""
 
     def build(self, width: int, shape: HeadShape) -> "PositionScheme":
         """The module that carries this scheme; ``width`` is that of the table of pieces."""

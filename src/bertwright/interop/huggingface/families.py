@@ -4,10 +4,12 @@ from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
 from bertwright.interop.huggingface.albert import Albert
 from bertwright.interop.huggingface.bert import Bert
+from bertwright.interop.huggingface.bigbird import BigBird
 from bertwright.interop.huggingface.distilbert import DistilBert
 from bertwright.interop.huggingface.electra import Electra
 from bertwright.interop.huggingface.family import Family
 from bertwright.interop.huggingface.gpt import Gpt, Gpt2
+from bertwright.interop.huggingface.longformer import Longformer
 from bertwright.interop.huggingface.mobilebert import MobileBert
 from bertwright.interop.huggingface.modernbert import ModernBert
 from bertwright.interop.huggingface.purposes import Net
@@ -32,6 +34,8 @@ FAMILIES: dict[str, Family] = {
         XlNet(),
         MobileBert(),
         Xlm(),
+        Longformer(),
+        BigBird(),
     )
 }
 

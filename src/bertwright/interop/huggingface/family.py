@@ -10,7 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from torch import Tensor
+
 from bertwright.encoder.mixers.attention import AttentionChoice
+from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import Bidirectional, Visibility
 from bertwright.errors import UserError
 from bertwright.interop.huggingface.purposes import (
@@ -63,6 +66,7 @@ NOWHERE: dict[str, tuple[Any, ...]] = {
     "encoder.depth.every": (1,),
     "encoder.depth.order": ("sf",),
     "encoder.mixer.gate": (None,),
+    "encoder.mixer.global_projections": (False,),
     "encoder.norm.gain": (True,),
     "encoder.residual.kind": ("plain",),
     "output.norm": (None,),
@@ -145,6 +149,14 @@ class Family:
     def from_stock(self, tensors: Tensors) -> Tensors:
         """Tensors by their stock names, in the shapes of ours."""
         return tensors
+
+    def inputs(self, rule: Visibility, coordinates: Coordinates) -> Mapping[str, Tensor]:
+        """What the stock class must be told with a batch so that it sees what a rule lets see."""
+        return {}
+
+    def longest_alike(self, recipe: Recipe) -> int | None:
+        """The longest row on which the stock class computes what a recipe does; None for any."""
+        return None
 
     def purpose(self, net: Net) -> str:
         """Which stock class a model becomes; what it has no place for is left behind."""

@@ -1,7 +1,7 @@
 """Whether Transformers computes from a written folder what we compute from the model."""
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ def greatest_difference(folder: Path, family: Family, net: Net, tokenizer: Token
     """
     stock, stock_tokenizer = _load(folder)
     rows, segments = _rows(tokenizer, stock_tokenizer)
-    longest = stock_tokenizer.model_max_length
+    longest = family.longest_alike(net.recipe) or stock_tokenizer.model_max_length
     rows, segments = [r[:longest] for r in rows], [s[:longest] for s in segments]
     typed = "token_type_ids" in stock_tokenizer.model_input_names
     device = next(net.parameters()).device
@@ -55,7 +55,8 @@ def greatest_difference(folder: Path, family: Family, net: Net, tokenizer: Token
     difference, scale = 0.0, 1.0
     pad = tokenizer.specials.pad
     for batch in read_batches(rows, pad, device, segments if typed else None, budget):
-        theirs = _stock_outputs(stock, batch, names)
+        told = family.inputs(net.encoder.rule, batch.coordinates)
+        theirs = _stock_outputs(stock, batch, names, told)
         ours = _our_outputs(net, batch, head, family.visibility)
         apart = (float((a - b).abs().max()) for a, b in zip(theirs, ours, strict=True))
         difference = max(difference, *apart)
@@ -107,9 +108,11 @@ def _our_outputs(
     return outputs
 
 
-def _stock_outputs(stock: Any, batch: ReadBatch, names: list[str]) -> list[Tensor]:
+def _stock_outputs(
+    stock: Any, batch: ReadBatch, names: list[str], told: Mapping[str, Tensor]
+) -> list[Tensor]:
     real = _real(batch)
-    inputs = {"input_ids": batch.pieces, "attention_mask": real.long()}
+    inputs = {"input_ids": batch.pieces, "attention_mask": real.long(), **told}
     if batch.coordinates.segment is not None:
         inputs["token_type_ids"] = batch.coordinates.segment
     if getattr(stock.config, "use_lang_emb", False):

@@ -37,6 +37,11 @@ def generate(
     way = next(way for kind, way in WAYS.items() if isinstance(objective, kind))
     if decoding.sweeps > 1 and not isinstance(objective, Masked):
         raise UserError("generate: sweeps are of masked models: what others added stays as it is")
+    if model.encoder.rule.by_extent and not isinstance(objective, Masked):
+        raise UserError(
+            f"{model.recipe.name} cannot generate: its encoder.visibility asks how long a text is, "
+            f"which is not known before its end"
+        )
     opening = model.recipe.assembly.opening(tokenizer.specials)
     texts = [
         Growing(prompt, [opening, *tokenizer.encode(prompt)], sample)

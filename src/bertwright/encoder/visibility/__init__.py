@@ -1,0 +1,61 @@
+"""Who may see whom: rules over coordinates, and what a rule comes to for one batch."""
+
+from bertwright.encoder.visibility.directions import (
+    Way,
+    is_by_halves,
+    is_empty,
+    is_read_on,
+    is_two_sided,
+    ways,
+)
+from bertwright.encoder.visibility.rules import (
+    Bidirectional,
+    Both,
+    BothWays,
+    Causal,
+    Either,
+    InOrder,
+    Reversed,
+    SameDocument,
+    Visibility,
+    Window,
+)
+from bertwright.encoder.visibility.sparse import Global, RandomBlocks, Short
+from bertwright.encoder.visibility.tiles import Group, Tiles, laid_out
+from bertwright.encoder.visibility.view import (
+    Tiling,
+    View,
+    Wide,
+    document_bounds,
+    view,
+)
+
+__all__ = [
+    "Bidirectional",
+    "Both",
+    "BothWays",
+    "Causal",
+    "Either",
+    "Global",
+    "Group",
+    "InOrder",
+    "RandomBlocks",
+    "Reversed",
+    "SameDocument",
+    "Short",
+    "Tiles",
+    "Tiling",
+    "View",
+    "Visibility",
+    "Way",
+    "Wide",
+    "Window",
+    "document_bounds",
+    "is_by_halves",
+    "is_empty",
+    "is_read_on",
+    "is_two_sided",
+    "laid_out",
+    "view",
+    "ways",
+]

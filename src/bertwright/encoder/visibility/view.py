@@ -1,0 +1,153 @@
+"""What a rule comes to for one batch.
+
+A kernel gets the rule evaluated as little as it can be: nothing at all where everyone sees
+everyone, a flag for plain causal rows, tiles where most of a long row is hidden, a dense mask
+otherwise.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from bertwright.encoder.stream import Coordinates
+from bertwright.encoder.visibility.directions import is_two_sided
+from bertwright.encoder.visibility.rules import (
+    Bidirectional,
+    Both,
+    BothWays,
+    Causal,
+    SameDocument,
+    Visibility,
+    members,
+)
+from bertwright.encoder.visibility.tiles import Tiles, laid_out
+
+Tiling = Literal["never", "auto", "always"]
+"""Whether a rule is laid out in tiles: auto is where that pays."""
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A rule evaluated for one batch.
+
+    ``shape`` says how: ``all`` (nothing is hidden), ``causal`` (plain causal rows), ``documents``
+    (contiguous documents, bidirectional), ``tiles`` or ``mask``. ``mask`` (B, 1, Lq, Lk) bool is
+    True where a key is seen; a row that sees nothing is True throughout there and marked in
+    ``blind`` (B, 1, Lq, 1), so that no kernel meets an empty softmax. ``bounds`` (int32) says where
+    each run of one document starts in the flattened rows, for kernels that lay documents out by
+    length. ``order`` says what a real place sees of the real places, where that is all of them or
+    all up to itself; ``real`` (B, L) bool is which those are, None where all are.
+    """
+
+    shape: Literal["all", "causal", "documents", "tiles", "mask"]
+    mask: Tensor | None = None
+    blind: Tensor | None = None
+    bounds: Tensor | None = None
+    order: Literal["all", "causal"] | None = None
+    real: Tensor | None = None
+    tiles: Tiles | None = None
+    wide: "Wide | None" = None
+
+
+@dataclass(frozen=True, eq=False)
+class Wide:
+    """The places that see all and are seen by all, at most G in a row.
+
+    ``places`` (B or 1, G) are theirs, what is left over names place 0; ``slot`` (B or 1, L) is
+    which of them a place is, where it ``is_wide`` (B or 1, L, bool). ``view`` is what they see.
+    """
+
+    places: Tensor
+    slot: Tensor
+    is_wide: Tensor
+    view: View
+
+
+def view(
+    rule: Visibility,
+    coordinates: Coordinates,
+    keys: Coordinates | None = None,
+    tiling: Tiling = "never",
+    tell_wide: bool = False,
+) -> View:
+    """Evaluate a rule for a batch, as little as it allows; ``keys`` where they are not the same
+    places as the queries, ``tell_wide`` where wide places are to be told apart."""
+    found = _view(rule, coordinates, keys, tiling)
+    wide = rule.wide(coordinates.measured()) if tell_wide and keys is None else None
+    return found if wide is None else replace(found, wide=_wide(rule, coordinates, wide))
+
+
+def _view(
+    rule: Visibility, coordinates: Coordinates, keys: Coordinates | None, tiling: Tiling
+) -> View:
+    document = coordinates.document if keys is None else keys.document
+    several = members(rule, Both)
+    if document is None:
+        several = tuple(r for r in several if not isinstance(r, SameDocument))
+    order = _order(several)
+    real = None if document is None else document >= 0
+    if tiling == "always" and keys is None:
+        return View("tiles", order=order, real=real, tiles=laid_out(rule, coordinates))
+    if keys is None and document is None and order is not None:
+        return View(order, order=order)
+    isolating = is_two_sided(rule) and SameDocument() in several
+    shape = "documents" if isolating else "mask"
+    if tiling == "auto" and keys is None:
+        tiles = laid_out(rule, coordinates, where_it_pays=True)
+        if tiles is not None:
+            return View("tiles", order=order, real=real, tiles=tiles)
+    seen = rule.visible(coordinates.queries(), (keys or coordinates).keys())
+    if document is not None:
+        seen = seen & (document >= 0)[:, None, :]
+    mask, blind = _seeing(seen)
+    bounds = None
+    if shape == "documents" and document is not None and document.is_cuda:
+        bounds = document_bounds(document)
+    return View(shape, mask, blind, bounds, order, real)
+
+
+def _seeing(seen: Tensor) -> tuple[Tensor, Tensor | None]:
+    """What is seen (B, Lq, Lk) as mask and blind rows."""
+    blind = ~seen.any(-1, keepdim=True)
+    # Only where nothing is trained: a compiled step wants the same kind of view every time.
+    if not torch.is_grad_enabled() and not blind.is_cuda and not bool(blind.any()):
+        return seen[:, None], None
+    return (seen | blind)[:, None], blind[:, None]
+
+
+def _order(several: "tuple[Visibility, ...]") -> Literal["all", "causal"] | None:
+    """What rules that hold together come to, where it is one of the two plainest."""
+    if not all(isinstance(rule, Bidirectional | BothWays | Causal) for rule in several):
+        return None
+    return "causal" if any(isinstance(rule, Causal) for rule in several) else "all"
+
+
+def _wide(rule: Visibility, coordinates: Coordinates, is_wide: Tensor) -> Wide | None:
+    """The wide places of a batch; None where no row has any."""
+    number = int(is_wide.sum(-1).max())
+    if not number:
+        return None
+    first = torch.argsort(is_wide, dim=-1, descending=True, stable=True)[:, :number]
+    places = first.where(is_wide.gather(-1, first), 0)
+    measured = coordinates.measured()
+    where = places.expand(measured.num_rows, -1)
+    queries = measured.each(lambda own: own.expand(len(where), -1).gather(-1, where)[..., None])
+    seen = rule.visible(queries, measured.keys())
+    if coordinates.document is not None:
+        seen = seen & (coordinates.document >= 0)[:, None, :]
+    slot = (is_wide.cumsum(-1) - 1).clamp(min=0)
+    return Wide(places, slot, is_wide, View("mask", *_seeing(seen)))
+
+
+def document_bounds(document: Tensor) -> Tensor:
+    """Where each run of one document starts in the flattened rows (B, L), then the end: int32.
+
+    The end is repeated up to a power of two, so that a compiled step meets few lengths.
+    """
+    starts = torch.ones_like(document, dtype=torch.bool)
+    starts[:, 1:] = document[:, 1:] != document[:, :-1]
+    first = starts.flatten().nonzero().flatten().to(torch.int32)
+    room = 1 << len(first).bit_length()
+    return torch.nn.functional.pad(first, (0, room + 1 - len(first)), value=document.numel())
