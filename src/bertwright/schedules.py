@@ -55,14 +55,14 @@ class Cosine(Schedule):
 class Warmup(Schedule):
     """A rise from 0 to 1 over the first share of the time, then a decay to ``floor``.
 
-    ``decay`` is the shape after the rise: ``linear`` (BERT), ``cosine`` (GPT), ``constant``, or
-    ``trapezoid``: constant, then linear down over the last ``cooldown`` of the time (also called
-    warmup-stable-decay).
+    ``decay`` is the shape after the rise: ``linear`` (BERT), ``cosine`` (GPT), ``constant``,
+    ``inverse-root`` (one over the root of the time; Vaswani et al. 2017), or ``trapezoid``: constant,
+    then linear down over the last ``cooldown`` of the time (also called warmup-stable-decay).
     """
 
     kind: Literal["warmup"] = "warmup"
     warmup: float = Field(default=0.1, ge=0.0, le=1.0)
-    decay: Literal["linear", "cosine", "constant", "trapezoid"] = "linear"
+    decay: Literal["linear", "cosine", "constant", "inverse-root", "trapezoid"] = "linear"
     cooldown: float = Field(default=0.3, gt=0.0, le=1.0)
     floor: float = Field(default=0.0, ge=0.0, le=1.0)
 
@@ -75,6 +75,7 @@ class Warmup(Schedule):
             "linear": remaining / max(1.0 - self.warmup, 1e-9),
             "cosine": 0.5
             * (1.0 + math.cos(math.pi * (progress - self.warmup) / max(1.0 - self.warmup, 1e-9))),
+            "inverse-root": (max(self.warmup, 1e-9) / max(progress, 1e-9)) ** 0.5,
             "trapezoid": min(1.0, remaining / self.cooldown),
         }[self.decay]
         return self.floor + (1.0 - self.floor) * max(falling, 0.0)

@@ -7,8 +7,12 @@ from bertwright.encoder.kernels.noise import Noise, dropout
 from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.taps import Site, inside, tap
 
-SUBLAYERS = {"s": "attention", "f": "feed_forward"}
-"""The letters of an order string: s mixes places (self-attention), f is a feed-forward."""
+SUBLAYERS = {"s": "attention", "f": "feed_forward", "c": "cross_attention"}
+"""The letters of an order string: s mixes places (self-attention), f is a feed-forward, c reads what
+another stack has read (cross-attention)."""
+
+MIXING = ("attention", "cross_attention")
+"""Of these, what is told of the surroundings of its places."""
 
 
 def numbered(name: str, number: int) -> str:
@@ -67,9 +71,9 @@ class Block(nn.Module):
             norm = self.norms[name]
             inner = norm(x) if self.pre else x
             where = inside(site, name)
-            if name == "attention":
+            if name in MIXING:
                 inner = tap(site, f"{name}.input", inner if outer is None else outer)
-                if isinstance(past, Tensor) and self.pre:
+                if isinstance(past, Tensor) and self.pre and name == "attention":
                     past = norm(past)
                 change = sublayer(inner, around, noise, where, past)
             else:

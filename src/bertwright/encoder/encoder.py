@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Self, cast
 
 import torch
@@ -32,8 +33,8 @@ from bertwright.encoder.positions import (
     Sinusoidal,
 )
 from bertwright.encoder.residual import Plain, Residual
-from bertwright.encoder.stream import Coordinates
-from bertwright.encoder.surroundings import Surroundings
+from bertwright.encoder.stream import Coordinates, Source
+from bertwright.encoder.surroundings import Across, Surroundings
 from bertwright.encoder.taps import Site, Taps
 from bertwright.encoder.visibility import Bidirectional, Causal, Visibility, Window, view
 from bertwright.machine import tune_compiler
@@ -168,7 +169,7 @@ class Encoder(nn.Module):
     def __init__(self, choice: EncoderChoice, vocabulary_size: int) -> None:
         super().__init__()
         self.rule = choice.visibility
-        self.taps = Taps()
+        self.taps, self.prefix = Taps(), ""
         shape = choice.mixer.shape(choice.inner_width)
         positions = choice.positions.build(choice.embeddings.sum_width(choice.width), shape)
         self.local = choice.local
@@ -191,16 +192,18 @@ class Encoder(nn.Module):
         stop_after: int | None = None,
         memory: Memory | Cache | None = None,
         notes: Notes | None = None,
+        source: Source | None = None,
     ) -> Tensor:
         """pieces (B, L) int64 to states (B, L, D).
 
         ``rule`` takes the place of the encoder's own visibility; ``stop_after`` ends after that
         block, without the last norm. ``memory`` is seen as what stands before the rows, and notes
         what will stand before the next; a ``Cache`` is one for rows that are read in parts.
-        ``notes`` is written to by a depth that has something to say of its pass.
+        ``notes`` is written to by a depth that has something to say of its pass. ``source`` is what
+        the blocks of a decoder read from.
         """
         coordinates = coordinates or Coordinates.plain(pieces)
-        site = None if self.taps.idle else Site(self.taps)
+        site = None if self.taps.idle else Site(self.taps, self.prefix)
         x = self.embeddings(pieces, coordinates, noise, site and site.within("embeddings"))
         rule = rule or self.rule
         keys = None if memory is None else memory.before(coordinates)
@@ -209,6 +212,10 @@ class Encoder(nn.Module):
         if self.local is not None:
             window = rule & Window(size=self.local.window)
             near = self._around(window, coordinates, keys, self.local_rotation)
+        if source is not None:
+            seen = view(Bidirectional(), coordinates, source.coordinates)
+            across = Across(source.states, seen)
+            whole, near = replace(whole, across=across), replace(near, across=across)
         made = [x] if self.looks_back else None
 
         def apply(index: int, x: Tensor) -> Tensor:
@@ -329,6 +336,9 @@ def _sublayer(choice: EncoderChoice, letter: str) -> nn.Module:
     width, norm = choice.inner_width, choice.norm
     if letter == "f":
         return choice.feed_forward.build(width, norm)
+    if letter == "c":
+        assert isinstance(choice.mixer, AttentionChoice), "a decoder choice takes no other mixer"
+        return choice.mixer.across(width, norm)
     if choice.bottleneck is None:
         return choice.mixer.build(width, choice.positions, norm)
     assert isinstance(choice.mixer, AttentionChoice), "no other mixer stands in a bottleneck"

@@ -14,7 +14,8 @@ class Role:
 
     ``parts`` says how many canonical matrices are stored in it, one above the other (a fused
     query-key-value projection has three); ``residual`` marks the matrices that write to the
-    residual stream; ``depth`` is the index of the block and ``sublayer`` the name of the sublayer,
+    residual stream; ``first_part`` is how large the first of the parts begins beside the others;
+    ``depth`` is the index of the block and ``sublayer`` the name of the sublayer,
     None outside of them. A gate starts as 1, a mixture as the last of what it mixes.
     """
 
@@ -23,6 +24,7 @@ class Role:
     residual: bool = False
     depth: int | None = None
     sublayer: str | None = None
+    first_part: float = 1.0
 
 
 LINEAR = {"weight": Role("matrix"), "bias": Role("bias")}

@@ -50,3 +50,17 @@ class Coordinates:
     def _over(self, axis: int) -> "Coordinates":
         parts = (getattr(self, field.name) for field in fields(self))
         return Coordinates(*(None if p is None else p.unsqueeze(axis) for p in parts))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What an encoder has read, for a decoder: states (B, S, D) and their coordinates."""
+
+    states: Tensor
+    coordinates: Coordinates
+
+    def select(self, rows: Tensor) -> "Source":
+        """These rows (N,) int64 only."""
+        parts = (getattr(self.coordinates, field.name) for field in fields(Coordinates))
+        chosen = (p if p is None or len(p) == 1 else p.index_select(0, rows) for p in parts)
+        return Source(self.states.index_select(0, rows), Coordinates(*chosen))  # type: ignore[arg-type]

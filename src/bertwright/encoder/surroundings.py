@@ -9,6 +9,14 @@ from bertwright.encoder.visibility import View
 
 
 @dataclass(frozen=True, eq=False)
+class Across:
+    """What a decoder reads from: states (B, S, D) of an encoder, and which of them are seen."""
+
+    states: Tensor
+    view: View
+
+
+@dataclass(frozen=True, eq=False)
 class Surroundings:
     """Who sees whom, and where everything stands, for one pass.
 
@@ -20,6 +28,7 @@ class Surroundings:
     rotation: Rotation | None = None
     key_rotation: Rotation | None = None
     relation: Relation | None = None
+    across: Across | None = None
 
     @property
     def bias(self) -> Tensor | None:

@@ -145,7 +145,7 @@ def view(rule: Visibility, coordinates: Coordinates, keys: Coordinates | None = 
     if document is None:
         members = tuple(r for r in members if not isinstance(r, SameDocument))
     order = _order(members)
-    if keys is None and document is None and order is not None:
+    if document is None and (order == "all" or (order == "causal" and keys is None)):
         return View(order, order=order)
     seen = rule.visible(coordinates.queries(), (keys or coordinates).keys())
     if document is not None:

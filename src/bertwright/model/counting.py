@@ -31,6 +31,7 @@ def parameters_by_part(recipe: Recipe, vocabulary_size: int | None = None) -> di
         "blocks": model.encoder.blocks,
         "passage": model.encoder.passage,
         "last_norm": model.encoder.norm,
+        "decoder": model.decoder or nn.Identity(),
         "output": model.output or nn.Identity(),
         **{f"head_{name}": head for name, head in model.heads.items()},
         "pooler": model.pooler or nn.Identity(),

@@ -1,6 +1,7 @@
 """Questions asked of a text: one file each."""
 
 from bertwright.objectives.causal import Causal
+from bertwright.objectives.denoising import Denoising
 from bertwright.objectives.generated import Generated
 from bertwright.objectives.masked import Masked
 from bertwright.objectives.objective import Objective
@@ -18,6 +19,7 @@ from bertwright.objectives.word_order import WordOrder
 
 __all__ = [
     "Causal",
+    "Denoising",
     "Generated",
     "Masked",
     "NextSentence",

@@ -8,6 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
+from bertwright.encoder.decoder import Decoder
 from bertwright.encoder.embeddings import Embeddings
 from bertwright.encoder.encoder import EncoderChoice
 from bertwright.encoder.kernels.noise import Noise
@@ -99,6 +100,9 @@ class Reading:
         embedding: (V, E), the table of pieces.
         output: over the vocabulary, where the model has one.
         notes: what the encoder says of its pass beside the states, by name.
+        coordinates: of the places that the encoder saw.
+        decoder: reads the states, where the model has one.
+        noise: of the step, for what is dropped after the encoder.
     """
 
     pieces: Tensor
@@ -106,6 +110,9 @@ class Reading:
     embedding: Tensor
     output: Output | None
     notes: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
+    coordinates: Coordinates | None = None
+    decoder: Decoder | None = None
+    noise: Noise | None = None
 
     def at(self, where: Tensor) -> Tensor:
         """The states (M, D) at flat places (M,)."""
@@ -140,6 +147,9 @@ class Objective(Choice):
 
     guesses: ClassVar[bool] = True
     """Whether there are right answers among others, so that who knows nothing can guess."""
+
+    decodes: ClassVar[bool] = False
+    """Whether the answers are read from a decoder."""
 
     rewrites: ClassVar[bool] = False
     """Whether its own module is asked before the encoder, and changes what that sees."""

@@ -7,6 +7,7 @@ import yaml
 from pydantic import Field, field_validator, model_validator
 
 from bertwright.axes import Precision, Settings
+from bertwright.encoder.decoder import DecoderChoice
 from bertwright.encoder.encoder import EncoderChoice
 from bertwright.encoder.positions import Learned
 from bertwright.encoder.visibility import is_two_sided
@@ -52,6 +53,8 @@ class Recipe(Settings):
     text: Text
     assembly: Assembly
     encoder: EncoderChoice = EncoderChoice()
+    decoder: DecoderChoice | None = None
+    """A second stack that reads what the encoder has read; None for none."""
     output: OutputChoice = Tied()
     objectives: dict[str, Objective]
     """None at all where an imported encoder came without heads: it can be used, not trained."""
@@ -93,6 +96,8 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:
+        if self.decoder is not None:
+            self.decoder.of(self.encoder)
         if not self.objectives:
             return self
         for number in range(len(self.phases)):
@@ -139,6 +144,7 @@ class Recipe(Settings):
                 f"phases.{number}: a length of {length} is more than encoder.positions.size "
                 f"({positions.size})"
             )
+        self._check_decoding(asked)
         pairs = isinstance(self.assembly, Pair)
         if self.encoder.depth.runs_all and any(isinstance(o, Ponder) for o in asked.values()):
             raise ValueError(
@@ -151,6 +157,22 @@ class Recipe(Settings):
                     f"objectives.{name} needs pairs: assembly.kind must be segment-pair or "
                     f"sentence-pair, not {self.assembly.kind}"  # type: ignore[attr-defined]
                 )
+
+    def _check_decoding(self, asked: dict[str, Objective]) -> None:
+        decoding = [name for name, objective in asked.items() if objective.decodes]
+        if decoding and self.decoder is None:
+            raise ValueError(
+                f"objectives.{decoding[0]} needs a decoder: state one, as decoder: {{}}"
+            )
+        if len(asked) > 1 and any(asked[name].share is None for name in decoding):
+            raise ValueError(
+                f"objectives.{decoding[0]} changes the length of the text, so that no other question "
+                f"can be asked of it: ask it in a phase of its own, or give each a share of the steps"
+            )
+        parted = {"packed": "isolated", "doc-sentences": "packing", "translation-pair": "packing"}
+        key = parted.get(self.assembly.kind)  # type: ignore[attr-defined]
+        if decoding and key is not None and getattr(self.assembly, key):
+            raise ValueError(f"a decoder reads a row as one text: set assembly.{key} to false")
 
     def objectives_of(self, phase: int) -> dict[str, Objective]:
         """The questions that a phase asks, with its settings."""

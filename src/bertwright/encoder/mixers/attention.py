@@ -1,8 +1,10 @@
 """Multi-head attention (Vaswani et al. 2017)."""
 
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from bertwright.encoder.cache import KeysAndValues, Past
@@ -16,12 +18,17 @@ from bertwright.encoder.roles import Role
 from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.taps import Site, tap
 
+ACROSS = 2000
+"""Of the noise of cross-attention within a block: more than there are blocks."""
+
 
 class AttentionChoice(InHeads):
     """Scaled dot-product attention in several heads.
 
     ``dropout`` is the rate for attention weights while training. ``gate`` is the activation of one
-    more projection, which the context is multiplied with (Charpentier and Samuel 2024).
+    more projection, which the context is multiplied with (Charpentier and Samuel 2024). ``width`` is
+    that of all heads together, where it is not that of the model. Where scores are not ``scaled`` by
+    the root of the width of a head, queries begin as much smaller (Raffel et al. 2020).
     """
 
     kind: Literal["attention"] = "attention"
@@ -30,9 +37,15 @@ class AttentionChoice(InHeads):
     dropout: float = 0.0
     kernel: KernelName = "auto"
     gate: Activation | None = None
+    width: int | None = Field(default=None, ge=1)
+    scaled: bool = True
+
+    def shape(self, width: int) -> HeadShape:
+        return replace(super().shape(self.width or width), width=width)
 
     def operations(self, width: int, length: int) -> tuple[float, float]:
-        return (8 if self.gate is None else 10) * width**2, 4 * length * width
+        inner = self.shape(width).inner
+        return (8 if self.gate is None else 10) * width * inner, 4 * length * inner
 
     def build(
         self,
@@ -44,8 +57,12 @@ class AttentionChoice(InHeads):
         """``projection`` makes queries, keys and values; None for one matrix."""
         shape = self.shape(width)
         parts = 3 if self.gate is None else 4
-        fused = projection or nn.Linear(width, parts * width, self.bias)
-        return Attention(self, shape, fused, positions.term(shape), norm.within(width))
+        fused = projection or nn.Linear(width, parts * shape.inner, self.bias)
+        return Attention(self, shape, fused, positions.term(shape), norm.within(shape.inner))
+
+    def across(self, width: int, norm: Norm) -> nn.Module:
+        """The attention of a decoder to what an encoder has read."""
+        return CrossAttention(self, self.shape(width), norm)
 
 
 class Attention(nn.Module):
@@ -61,20 +78,22 @@ class Attention(nn.Module):
         norm: nn.Module,
     ) -> None:
         super().__init__()
-        self.width, self.heads = shape.width, shape.heads
+        self.width, self.heads = shape.inner, shape.heads
+        self.scale = None if choice.scaled else 1.0
         self.rate, self.biased = choice.dropout, choice.bias
         self.kernel: KernelName = choice.kernel
         self.gate = choice.gate
         self.term = term
         self.projection = projection
         self.norm = norm
-        self.output = nn.Linear(shape.width, shape.width, choice.bias)
+        self.output = nn.Linear(shape.inner, shape.width, choice.bias)
 
     @property
     def parameter_roles(self) -> dict[str, Role]:
         """What the matrices are for."""
+        parts = 3 if self.gate is None else 4
         return {
-            "projection.weight": Role("matrix", parts=3 if self.gate is None else 4),
+            "projection.weight": Role("matrix", parts=parts, first_part=self.beginning),
             "output.weight": Role("matrix", residual=True),
         }
 
@@ -105,13 +124,18 @@ class Attention(nn.Module):
             key = rotate(key, around.key_rotation or around.rotation)
         query, key = tap(site, "query", query), tap(site, "key", key)
         value = tap(site, "value", value)
-        bias, scale = around.bias, None
+        bias, scale = around.bias, self.scale
         if self.term is not None and around.relation is not None:
             bias = self.term(query, key, around.relation, self.projection)
             scale = self.term.scale
         call = Call(query, key, value, around.view, self.rate, noise, site, bias, scale)
+        return self.written(call, gate)
+
+    def written(self, call: Call, gate: Tensor | None = None) -> Tensor:
+        """What is written to the states (B, L, D) by a call."""
+        site = call.site
         context = tap(site, "context", attend(call, self.kernel))
-        joined = context.transpose(1, 2).reshape(batch, length, width)
+        joined = context.transpose(1, 2).flatten(2)
         if gate is not None and self.gate is not None:
             joined = joined * ACTIVATIONS[self.gate](gate)
         joined = self.norm(joined)
@@ -119,11 +143,16 @@ class Attention(nn.Module):
             return tap(site, "output", self._by_head(joined, site))
         return tap(site, "output", self.output(joined))
 
+    @property
+    def beginning(self) -> float:
+        """How much smaller queries begin than keys."""
+        return 1.0 if self.scale is None else (self.width // self.heads) ** -0.5
+
     def _behind(self, past: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values (B, H, M + L, d) with those of the past in front."""
         assert isinstance(self.projection, nn.Linear), "an encoder choice gives others no memory"
-        batch, length, width = past.shape
-        rows = slice(width, 3 * width)
+        batch, length, _ = past.shape
+        rows = slice(self.width, 3 * self.width)
         bias = self.projection.bias[rows] if self.biased else None
         fused = nn.functional.linear(past, self.projection.weight[rows], bias)
         made = fused.view(batch, length, 2, self.heads, -1).permute(2, 0, 3, 1, 4)
@@ -137,3 +166,49 @@ class Attention(nn.Module):
         written = tap(site, "heads", by_head @ slices)
         total = written.sum(1)
         return total + self.output.bias if self.biased else total
+
+
+class CrossAttention(Attention):
+    """Queries of the states, keys and values of what another stack has read; no positions."""
+
+    def __init__(self, choice: AttentionChoice, shape: HeadShape, norm: Norm) -> None:
+        query = nn.Linear(shape.width, shape.inner, choice.bias)
+        super().__init__(choice, shape, query, None, norm.within(shape.inner))
+        self.source = nn.Linear(shape.width, 2 * shape.inner, choice.bias)
+
+    @property
+    def parameter_roles(self) -> dict[str, Role]:
+        """What the matrices are for."""
+        return {
+            "projection.weight": Role("matrix", first_part=self.beginning),
+            "source.weight": Role("matrix", parts=2),
+            "output.weight": Role("matrix", residual=True),
+        }
+
+    def forward(
+        self,
+        x: Tensor,
+        around: Surroundings,
+        noise: Noise | None = None,
+        site: Site | None = None,
+        past: Past | None = None,
+    ) -> Tensor:
+        """x (B, L, D) to (B, L, D); the source is projected once where there is a ``past``."""
+        assert around.across is not None, "a decoder is told what it reads from"
+        read = around.across
+
+        def project() -> tuple[Tensor, Tensor]:
+            key, value = self.source(read.states).chunk(2, dim=-1)
+            return self._in_heads(key), self._in_heads(value)
+
+        cached = isinstance(past, KeysAndValues)
+        key, value = past.once(project) if cached else project()
+        query = tap(site, "query", self._in_heads(self.projection(x)))
+        key, value = tap(site, "key", key), tap(site, "value", value)
+        own = None if noise is None else noise.within(ACROSS)
+        return self.written(
+            Call(query, key, value, read.view, self.rate, own, site, None, self.scale)
+        )
+
+    def _in_heads(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)

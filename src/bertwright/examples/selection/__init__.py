@@ -1,10 +1,11 @@
 """Selection: which places of a row are asked about.
 
 Reading order: ``choosing`` (the axis, and how many places a row may have chosen), then one file per
-way: ``tokens``, ``words``, ``spans``.
+way: ``tokens``, ``words``, ``spans``, ``partition``.
 """
 
 from bertwright.examples.selection.choosing import FILLER, Chosen, Selection, num_slots
+from bertwright.examples.selection.partition import Partition
 from bertwright.examples.selection.spans import NGrams, Spans
 from bertwright.examples.selection.tokens import Tokens
 from bertwright.examples.selection.words import WholeWords
@@ -13,6 +14,7 @@ __all__ = [
     "FILLER",
     "Chosen",
     "NGrams",
+    "Partition",
     "Selection",
     "Spans",
     "Tokens",
