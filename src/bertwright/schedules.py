@@ -56,8 +56,9 @@ class Warmup(Schedule):
     """A rise from 0 to 1 over the first share of the time, then a decay to ``floor``.
 
     ``decay`` is the shape after the rise: ``linear`` (BERT), ``cosine`` (GPT), ``constant``,
-    ``inverse-root`` (one over the root of the time; Vaswani et al. 2017), or ``trapezoid``: constant,
-    then linear down over the last ``cooldown`` of the time (also called warmup-stable-decay).
+    ``inverse-root`` (one over the root of the time; Vaswani et al. 2017), or ``trapezoid``:
+    constant, then linear down over the last ``cooldown`` of the time (also called
+    warmup-stable-decay).
     """
 
     kind: Literal["warmup"] = "warmup"

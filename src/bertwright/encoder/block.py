@@ -8,8 +8,8 @@ from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.taps import Site, inside, tap
 
 SUBLAYERS = {"s": "attention", "f": "feed_forward", "c": "cross_attention"}
-"""The letters of an order string: s mixes places (self-attention), f is a feed-forward, c reads what
-another stack has read (cross-attention)."""
+"""The letters of an order string: s mixes places (self-attention), f is a feed-forward, c reads
+what another stack has read (cross-attention)."""
 
 MIXING = ("attention", "cross_attention")
 """Of these, what is told of the surroundings of its places."""

@@ -85,10 +85,15 @@ class Decoder(Encoder):
         given: Tensor,
         source: Source,
         position: Tensor | None = None,
+        language: Tensor | None = None,
         noise: Noise | None = None,
     ) -> Tensor:
-        """The states (B, T, D) that say what comes behind each of the pieces ``given`` (B, T); they
-        stand at ``position`` (B, T), None for one after the other."""
-        coordinates = Coordinates(Coordinates.plain(given).place, position)
+        """The states (B, T, D) that say what comes behind each of the pieces ``given`` (B, T).
+
+        They stand at ``position`` (B, T), None for one after the other, and are in a ``language``
+        (B, T), None for the first.
+        """
+        place = Coordinates.plain(given).place
+        coordinates = Coordinates(place, position, language=language)
         own = None if noise is None else noise.within(NOISE)
         return self(given, coordinates, noise=own, source=source)

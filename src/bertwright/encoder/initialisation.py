@@ -74,8 +74,8 @@ class Small(Initialisation):
 
 
 class FanIn(Initialisation):
-    """``gain`` / sqrt(fan-in) for every matrix, by default as large as PyTorch starts its own modules
-    (there uniform, here normal), and 1/sqrt(width) for tables (XLM), or ``table``."""
+    """``gain`` / sqrt(fan-in) for every matrix, by default as large as PyTorch starts its own
+    modules (there uniform, here normal), and 1/sqrt(width) for tables (XLM), or ``table``."""
 
     kind: Literal["fan-in"] = "fan-in"
     gain: float = Field(default=3**-0.5, gt=0.0)

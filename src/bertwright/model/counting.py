@@ -13,6 +13,7 @@ from bertwright.encoder.depth import Depth
 from bertwright.encoder.encoder import EncoderChoice
 from bertwright.model.model import Model
 from bertwright.objectives.causal import Causal
+from bertwright.objectives.denoising import Denoising
 from bertwright.objectives.masked import Masked
 from bertwright.recipes import Recipe
 from bertwright.recipes.about import Count
@@ -61,10 +62,12 @@ class Arithmetic:
     """Scores and weighted sums of attention: grows with the length."""
     vocabulary: float
     """Output transform and vocabulary, at the asked places."""
+    decoder: float = 0.0
+    """All that a decoder does with its targets, but for the vocabulary."""
 
     @property
     def forward(self) -> float:
-        return self.width + self.length + self.vocabulary
+        return self.width + self.length + self.vocabulary + self.decoder
 
     @property
     def training(self) -> float:
@@ -88,7 +91,36 @@ def arithmetic(recipe: Recipe, phase: int = 0, vocabulary_size: int | None = Non
     named = recipe.output.width(encoder)
     transform = 2 * encoder.width * named if recipe.output.transform else 0
     asked = _asked_share(recipe, phase, length)
-    return Arithmetic(products, mixing * attended, asked * (transform + 2 * named * size))
+    vocabulary = asked * (transform + 2 * named * size)
+    return Arithmetic(products, mixing * attended, vocabulary, _decoding(recipe, phase, length))
+
+
+def _decoding(recipe: Recipe, phase: int, length: int) -> float:
+    """Operations of a decoder per token of the text."""
+    total = 0.0
+    for turn in recipe.turns_of(phase):
+        for objective in turn.objectives.values():
+            if isinstance(objective, Denoising) and recipe.decoder is not None:
+                choice = recipe.decoder.of(recipe.encoder)
+                targets = objective.noising.targets(length)
+                total += turn.share * decoder_operations(choice, targets, length) / length
+    return total
+
+
+def decoder_operations(decoder: EncoderChoice, targets: int, length: int) -> float:
+    """The operations that a decoder needs for so many targets of a row of a length.
+
+    Cross-attention projects queries and outputs for every target, keys and values for every place.
+    """
+    letters, width = "".join(decoder.depth.orders()), decoder.width
+    projected, attended = decoder.mixer.operations(width, targets)
+    attended += decoder.positions.operations(width, targets)
+    gates = 3 if decoder.feed_forward.gated else 2
+    inner = 2 * gates * width * decoder.feed_forward.inner(width)
+    own = targets * (letters.count("s") * (projected + attended) + letters.count("f") * inner)
+    half, across = projected / 2, decoder.mixer.operations(width, length)[1]
+    read = letters.count("c") * (targets * (half + across) + length * half)
+    return own + read + targets * decoder.embeddings.operations(width)
 
 
 def _sublayers(depth: Depth, num_blocks: int | None = None) -> tuple[int, int]:
@@ -106,6 +138,8 @@ def _asked_share(recipe: Recipe, phase: int, length: int) -> float:
             elif isinstance(objective, Causal):
                 asked = 1.0 if objective.targets is None else objective.targets / length
                 share += turn.share * asked
+            elif isinstance(objective, Denoising):
+                share += turn.share * objective.noising.targets(length) / length
     return share
 
 

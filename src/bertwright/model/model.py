@@ -76,8 +76,8 @@ def _asked(question: Question, device: torch.device | str) -> Asked:
 
 
 class Model(nn.Module):
-    """An encoder, perhaps a decoder, an output over the vocabulary where a question needs one, and the heads of the
-    objectives that have one, by the objective's name."""
+    """An encoder, a decoder where the recipe has one, an output over the vocabulary where a
+    question needs one, and the heads of the objectives that have one, by the objective's name."""
 
     def __init__(self, recipe: Recipe, vocabulary_size: int) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
-"""Denoising: the encoder reads a damaged text, the decoder says what is missing, or all of it (Lewis
-et al. 2020; Raffel et al. 2020; Song et al. 2019)."""
+"""Denoising: the encoder reads a damaged text, the decoder says what is missing, or all of it
+(Lewis et al. 2020; Raffel et al. 2020; Song et al. 2019)."""
 
 from typing import ClassVar, Literal
 
@@ -47,5 +47,7 @@ def _decoded(asked: Asked, reading: Reading) -> Tensor:
     assert reading.coordinates is not None, "who reads for a decoder says where text stands"
     by_row = {name: values.view(len(reading.states), -1) for name, values in asked.beside.items()}
     source = Source(reading.states, reading.coordinates)
-    position = by_row.get("position")
-    return reading.decoder.states(by_row["given"], source, position, reading.noise).flatten(0, 1)
+    states = reading.decoder.states(
+        by_row["given"], source, by_row.get("position"), by_row.get("language"), reading.noise
+    )
+    return states.flatten(0, 1)

@@ -166,13 +166,15 @@ class Recipe(Settings):
             )
         if len(asked) > 1 and any(asked[name].share is None for name in decoding):
             raise ValueError(
-                f"objectives.{decoding[0]} changes the length of the text, so that no other question "
-                f"can be asked of it: ask it in a phase of its own, or give each a share of the steps"
+                f"objectives.{decoding[0]} rearranges the text, so that no other question can be "
+                f"asked of it: ask it in a phase of its own, or give each a share of the steps"
             )
         parted = {"packed": "isolated", "doc-sentences": "packing", "translation-pair": "packing"}
-        key = parted.get(self.assembly.kind)  # type: ignore[attr-defined]
-        if decoding and key is not None and getattr(self.assembly, key):
-            raise ValueError(f"a decoder reads a row as one text: set assembly.{key} to false")
+        parts: dict[str, Assembly] = getattr(self.assembly, "parts", {})
+        for part in (self.assembly, *parts.values()):
+            key = parted.get(part.kind)  # type: ignore[attr-defined]
+            if decoding and key is not None and getattr(part, key):
+                raise ValueError(f"a decoder reads a row as one text: set assembly {key} to false")
 
     def objectives_of(self, phase: int) -> dict[str, Objective]:
         """The questions that a phase asks, with its settings."""

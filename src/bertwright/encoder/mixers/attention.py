@@ -26,9 +26,10 @@ class AttentionChoice(InHeads):
     """Scaled dot-product attention in several heads.
 
     ``dropout`` is the rate for attention weights while training. ``gate`` is the activation of one
-    more projection, which the context is multiplied with (Charpentier and Samuel 2024). ``width`` is
-    that of all heads together, where it is not that of the model. Where scores are not ``scaled`` by
-    the root of the width of a head, queries begin as much smaller (Raffel et al. 2020).
+    more projection, which the context is multiplied with (Charpentier and Samuel 2024). ``width``
+    is that of all heads together, where it is not that of the model. Where scores are not
+    ``scaled`` by the root of the width of a head, queries begin as much smaller (Raffel et al.
+    2020).
     """
 
     kind: Literal["attention"] = "attention"

@@ -16,8 +16,8 @@ from bertwright.randomness import Draw
 
 
 class Fragment(Noising):
-    """``rate`` of the places of a row, one after the other, from a random place on; ``corruption`` is
-    what the encoder sees there. The decoder is given the fragment alone, at its positions in the
+    """``rate`` of the places of a row, one after the other, from a random place on; ``corruption``
+    is what the encoder sees there. The decoder is given the fragment alone, at its positions in the
     text.
 
     The first piece of it is named without any before it: that one is the encoder's to see.
@@ -52,4 +52,5 @@ class Fragment(Noising):
             where,
             where if own is None else np.take_along_axis(own, where, 1).astype(np.int64),
         )
-        return replace(rows, pieces=shown), self.ask(targets, vocabulary, rows.pieces.shape[1])
+        noised = replace(rows, pieces=shown)
+        return noised, self.ask(targets, noised, vocabulary)

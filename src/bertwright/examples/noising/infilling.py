@@ -24,8 +24,8 @@ from bertwright.randomness import Draw
 
 
 class Infilling(Noising):
-    """``rate`` of the words stand in spans whose lengths follow a Poisson law of the mean ``mean``; a
-    span of no words puts a mask between two. ``permuted`` shuffles the sentences first.
+    """``rate`` of the words stand in spans whose lengths follow a Poisson law of the mean ``mean``;
+    a span of no words puts a mask between two. ``permuted`` shuffles the sentences first.
 
     The spans and the words that stay lie in a random order: spans may touch, none overlap. The last
     one is cut where the budget ends.
@@ -75,7 +75,7 @@ class Infilling(Noising):
         source[row, to] = order[row, place]
         targets = Targets(rows.pieces.astype(np.int64), rows.real, np.minimum(column, total - 1))
         noised = rearranged(rows, shown, source, column < total)
-        return noised, self.ask(targets, vocabulary, length)
+        return noised, self.ask(targets, noised, vocabulary)
 
     def _spans(
         self, num_words: Places, length: int, draw: Draw
@@ -124,8 +124,8 @@ def _poisson(mean: float) -> NDArray[np.float64]:
 
 
 def _by_sentence(rows: Rows, draw: Draw) -> Places:
-    """The place (B, L) whose piece comes to stand at each place: sentences in a random order, special
-    tokens where they were."""
+    """The place (B, L) whose piece comes to stand at each place: sentences in a random order,
+    special tokens where they were."""
     sentence = rows.coordinates.sentence
     if sentence is None:
         raise UserError("shuffling sentences needs rows that know where they begin")

@@ -29,15 +29,15 @@ class Noising(Choice):
         self, rows: Rows, vocabulary: Vocabulary, draw: Draw, progress: float
     ) -> tuple[Rows, Question]:
         """The damaged rows, and the question of what undoes the damage: in ``beside``, ``given`` is
-        the piece before each target, and ``position`` where it stands, if that is not its number
-        among the targets."""
+        the piece before each target, ``position`` where it stands, if that is not its number among
+        the targets, and ``language`` its language, if the rows know theirs."""
         raise TypeError(f"{type(self).__name__} is an axis, not a noising")
 
     def targets(self, length: int) -> int:
         """T, for rows of a length."""
         raise TypeError(f"{type(self).__name__} is an axis, not a noising")
 
-    def ask(self, targets: "Targets", vocabulary: Vocabulary, length: int) -> Question:
+    def ask(self, targets: "Targets", shown: Rows, vocabulary: Vocabulary) -> Question:
         """The question of these targets, each to be named when those before it are known."""
         begin = getattr(vocabulary.specials, self.begins)
         given = np.full_like(targets.piece, begin)
@@ -45,7 +45,11 @@ class Noising(Choice):
         beside = {"given": given.ravel()}
         if targets.position is not None:
             beside["position"] = targets.position.ravel()
-        flat = targets.where + length * np.arange(len(given))[:, None]
+        if shown.coordinates.language is not None:
+            language = np.take_along_axis(shown.coordinates.language, targets.where, axis=1)
+            beside["language"] = language.astype(np.int64).ravel()
+        num_rows, length = shown.pieces.shape
+        flat = targets.where + length * np.arange(num_rows)[:, None]
         weight = targets.real.astype(np.float32).ravel()
         return Question(flat.ravel(), targets.piece.ravel(), weight, beside)
 

@@ -1,4 +1,4 @@
-"""Spans are replaced by sentinels, which the decoder is asked to fill (Raffel et al. 2020, 3.1.4)."""
+"""Spans become sentinels, which the decoder is asked to fill (Raffel et al. 2020, 3.1.4)."""
 
 from typing import Literal
 
@@ -15,8 +15,8 @@ from bertwright.randomness import Draw
 
 
 class Sentinels(Noising):
-    """Each span becomes one sentinel. The targets are every sentinel, followed by its span, then one
-    sentinel more, then the piece that ends texts.
+    """Each span becomes one sentinel. The targets are every sentinel, followed by its span, then
+    one sentinel more, then the piece that ends texts.
 
     There are ``number`` sentinels: the last pieces of the vocabulary, the last of all first.
     """
@@ -76,4 +76,5 @@ class Sentinels(Noising):
         last = kept.sum(axis=1) - 1
         where[every, end] = where[every, end + 1] = np.maximum(last, 0)
         targets = Targets(piece, np.arange(width) < end[:, None] + 2, where)
-        return rearranged(rows, shown, source, real), self.ask(targets, vocabulary, length)
+        noised = rearranged(rows, shown, source, real)
+        return noised, self.ask(targets, noised, vocabulary)
