@@ -87,6 +87,8 @@ TOKENIZERS = {
     "XLNet": wordpiece,
     "MobileBert": wordpiece,
     "XLM": wordpiece,
+    "T5": wordpiece,
+    "Bart": wordpiece,
 }
 OWN_NAMES = {
     "DistilBert": {
@@ -116,6 +118,27 @@ OWN_NAMES["XLM"] = {
     "num_attention_heads": "n_heads",
     "max_position_embeddings": "max_position_embeddings",
 }
+OWN_NAMES["T5"] = {
+    "hidden_size": "d_model",
+    "num_hidden_layers": "num_layers",
+    "num_attention_heads": "num_heads",
+    "intermediate_size": "d_ff",
+}
+HALVES = {"d_kv": 16}
+BART = {
+    **{f"{stack}_layers": 3 for stack in ("encoder", "decoder")},
+    **{f"{stack}_attention_heads": 2 for stack in ("encoder", "decoder")},
+    **{f"{stack}_ffn_dim": 48 for stack in ("encoder", "decoder")},
+    "bos_token_id": 2,
+    "eos_token_id": 3,
+    "pad_token_id": 0,
+    "decoder_start_token_id": 3,
+    "forced_eos_token_id": 3,
+}
+OWN_NAMES["Bart"] = {
+    "hidden_size": "d_model",
+    "max_position_embeddings": "max_position_embeddings",
+}
 OWN_NAMES["OpenAIGPT"] = {ours: n for ours, n in OWN_NAMES["GPT2"].items() if n != "n_inner"}
 
 
@@ -133,7 +156,7 @@ def stock_model(architecture: str, **changes: Any) -> transformers.PreTrainedMod
     sizes = {named[name]: value for name, value in SIZES.items() if name in named}
     if family == "DistilBert":
         sizes["max_position_embeddings"] = LENGTH
-    own = {"ModernBert": MODERN, "MobileBert": THIN}.get(family, {})
+    own = {"ModernBert": MODERN, "MobileBert": THIN, "T5": HALVES, "Bart": BART}.get(family, {})
     settings = {**sizes, "vocab_size": size, **own}
     config = getattr(transformers, f"{family}Config")(**settings | changes)
     torch.manual_seed(0)

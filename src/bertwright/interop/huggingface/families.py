@@ -3,6 +3,7 @@
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
 from bertwright.interop.huggingface.albert import Albert
+from bertwright.interop.huggingface.bart import Bart
 from bertwright.interop.huggingface.bert import Bert
 from bertwright.interop.huggingface.distilbert import DistilBert
 from bertwright.interop.huggingface.electra import Electra
@@ -12,6 +13,7 @@ from bertwright.interop.huggingface.mobilebert import MobileBert
 from bertwright.interop.huggingface.modernbert import ModernBert
 from bertwright.interop.huggingface.purposes import Net
 from bertwright.interop.huggingface.roberta import Roberta, XlmRoberta
+from bertwright.interop.huggingface.t5 import T5
 from bertwright.interop.huggingface.xlm import Xlm
 from bertwright.interop.huggingface.xlnet import XlNet
 from bertwright.text.tokenizers import Specials
@@ -32,6 +34,8 @@ FAMILIES: dict[str, Family] = {
         XlNet(),
         MobileBert(),
         Xlm(),
+        T5(),
+        Bart(),
     )
 }
 
