@@ -164,11 +164,15 @@ def stock_model(architecture: str, **changes: Any) -> transformers.PreTrainedMod
     if family == "MobileBert":
         randomise(model, SMALL)
         without_padding(model.get_input_embeddings())
+    elif family == "T5":
+        randomise(model, UNSCALED)
     else:
         randomise(model)
     return model
 
 
+UNSCALED = 0.1
+"""Where scores are not scaled: large ones would blow up what float32 rounds away."""
 SMALL = 0.05
 """Of random parameters where no norm keeps states from growing from sublayer to sublayer."""
 

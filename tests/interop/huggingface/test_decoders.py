@@ -6,7 +6,17 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from stock import PADDED, both_lengths, coordinates, randomise, rows, saved, stock_model, wordpiece
+from stock import (
+    PADDED,
+    UNSCALED,
+    both_lengths,
+    coordinates,
+    randomise,
+    rows,
+    saved,
+    stock_model,
+    wordpiece,
+)
 
 from bertwright.encoder.stream import Source
 from bertwright.errors import UserError
@@ -93,7 +103,7 @@ def test_a_model_of_ours_is_computed_by_the_stock_class(case: str, tmp_path: Pat
     system, changes = OURS[case]
     tokenizer = Tokenizer(wordpiece())
     ours = Model.build(toy(system, *changes), tokenizer.size).eval()
-    randomise(ours)
+    randomise(ours, UNSCALED)
     written = export_folder(ours, tokenizer, tmp_path / "export", verify=True)
     stock = getattr(transformers, written.architecture).from_pretrained(tmp_path / "export").eval()
     same(stock, ours, PADDED)

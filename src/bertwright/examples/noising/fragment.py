@@ -1,7 +1,8 @@
 """One fragment of a text is hidden, and the decoder is asked for it (Song et al. 2019)."""
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from pydantic import Field
@@ -13,6 +14,9 @@ from bertwright.examples.questions import Question
 from bertwright.examples.selection import Chosen, num_slots
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.randomness import Draw
+
+if TYPE_CHECKING:
+    from bertwright.text.tokenizers import Specials
 
 
 class Fragment(Noising):
@@ -30,6 +34,9 @@ class Fragment(Noising):
 
     def targets(self, length: int) -> int:
         return num_slots(length, self.rate)
+
+    def first(self, source: Sequence[int], specials: "Specials") -> int:
+        return source.index(specials.mask) if specials.mask in source else 0
 
     def noised(
         self, rows: Rows, vocabulary: Vocabulary, draw: Draw, progress: float

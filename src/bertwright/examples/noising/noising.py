@@ -4,8 +4,9 @@ The rows keep their length L, whatever is taken out of them, and every row has t
 targets, those behind its last of weight 0: a step never changes shape.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,9 @@ from bertwright.examples.coordinates import Coordinates, Rows
 from bertwright.examples.questions import Question
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.randomness import Draw
+
+if TYPE_CHECKING:
+    from bertwright.text.tokenizers import Specials
 
 Places = NDArray[np.int64]
 
@@ -36,6 +40,10 @@ class Noising(Choice):
     def targets(self, length: int) -> int:
         """T, for rows of a length."""
         raise TypeError(f"{type(self).__name__} is an axis, not a noising")
+
+    def first(self, source: Sequence[int], specials: "Specials") -> int:
+        """The position of the first target, of a text that someone else has damaged."""
+        return 0
 
     def ask(self, targets: "Targets", shown: Rows, vocabulary: Vocabulary) -> Question:
         """The question of these targets, each to be named when those before it are known."""

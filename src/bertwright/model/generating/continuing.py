@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from bertwright.model.generating.decoding import Decoding, only_text, share_of
-from bertwright.model.generating.rows import GrowingRows, Pieces
+from bertwright.model.generating.rows import GrowingRows
 from bertwright.text.tokenizers import Tokenizer
 
 PLACES_AT_ONCE = 8192
@@ -53,11 +53,13 @@ class Continuation:
 
 @dataclass
 class Growing:
-    """One text on its way; ``opened`` is how many of ``pieces`` it began with."""
+    """One text on its way; ``opened`` is how many of ``pieces`` it began with. ``source`` is what
+    an encoder reads, where it is a decoder that goes on."""
 
     prompt: str
     pieces: list[int]
     sample: int
+    source: tuple[int, ...] = ()
     opened: int = 0
     logs: list[float] = field(default_factory=list[float])
     text: str = ""
@@ -65,6 +67,11 @@ class Growing:
 
     def __post_init__(self) -> None:
         self.opened = len(self.pieces)
+
+    @property
+    def given(self) -> list[int]:
+        """What was there in the beginning, in all."""
+        return [*self.source, *self.pieces[: self.opened]]
 
     @property
     def new(self) -> list[int]:
@@ -81,7 +88,7 @@ class Growing:
 @torch.inference_mode()
 def continued(
     texts: Sequence[Growing],
-    opened: Callable[[Pieces], GrowingRows],
+    opened: Callable[[Sequence[Growing]], GrowingRows],
     tokenizer: Tokenizer,
     decoding: Decoding,
     longest: int | None,
@@ -89,7 +96,7 @@ def continued(
     """Every text to its end. ``opened`` begins rows with their first pieces; ``longest`` is how
     many pieces can be read."""
     for together in batches(texts, decoding.max_new_tokens):
-        rows = opened([text.pieces for text in together])
+        rows = opened(together)
         while together:
             _take_one(together, rows.logits(), tokenizer, decoding)
             for text in together:
@@ -105,9 +112,9 @@ def continued(
 
 def batches(texts: Sequence[Growing], more: int) -> Iterator[list[Growing]]:
     """The texts, longest first, as many at a time as there is room for when they have grown."""
-    waiting = sorted(texts, key=lambda text: -len(text.pieces))
+    waiting = sorted(texts, key=lambda text: -len(text.given))
     while waiting:
-        number = max(1, PLACES_AT_ONCE // (len(waiting[0].pieces) + more))
+        number = max(1, PLACES_AT_ONCE // (len(waiting[0].given) + more))
         yield waiting[:number]
         waiting = waiting[number:]
 
@@ -118,9 +125,7 @@ def _take_one(
     """One more piece for every text, logits (B, V)."""
     found = logits.double().log_softmax(-1).cpu().numpy()
     allowed = only_text(tokenizer, logits, tokenizer.specials.end)
-    shares = np.array(
-        [share_of(decoding.seed, t.pieces[: t.opened], t.sample, len(t.new)) for t in texts]
-    )
+    shares = np.array([share_of(decoding.seed, t.given, t.sample, len(t.new)) for t in texts])
     pieces = decoding.choose(allowed, [text.pieces for text in texts], shares)
     for row, (text, piece) in enumerate(zip(texts, pieces.tolist(), strict=True)):
         text.pieces.append(piece)
