@@ -18,7 +18,8 @@ class Sentinels(Noising):
     """Each span becomes one sentinel. The targets are every sentinel, followed by its span, then
     one sentinel more, then the piece that ends texts.
 
-    There are ``number`` sentinels: the last pieces of the vocabulary, the last of all first.
+    There are ``number`` sentinels: the last pieces of the vocabulary, the last of all first. Where
+    it keeps none for them (``text.tokenizer.sentinels``), its rarest pieces serve twice.
     """
 
     kind: Literal["sentinels"] = "sentinels"
