@@ -102,8 +102,7 @@ class Infilling(Noising):
         size = np.where(spans, np.take_along_axis(lengths, np.minimum(which, most - 1), 1), 1)
         start = np.cumsum(size, axis=1) - size
 
-        covered = np.zeros((len(words), length), np.bool_)
-        heads = np.zeros_like(covered)
+        heads = np.zeros((len(words), length), np.bool_)
         change = np.zeros((len(words), length + 1), np.int64)
         inserted = np.zeros_like(change)
         row, slot = np.nonzero(spans & (size > 0))
