@@ -34,6 +34,7 @@ def made(system: str, *overrides: str) -> tuple[Model, Tokenizer]:
 NO_STOCK_CLASS = [
     "fixed-patterns",
     "gpt-bert",
+    "mass",
     "performer",
     "sandwich",
     "transformer-xl",
