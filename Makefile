@@ -49,6 +49,7 @@ bench: .venv/.development ## Time pre-training, embedding and preparation agains
 	$(BIN)/bertwright bench pretrain --document $(SPEED) $(if $(DATA),--data $(DATA))
 	$(BIN)/bertwright bench embed --document $(SPEED)
 	$(BIN)/bertwright bench prepare --document $(SPEED)
+	$(BIN)/bertwright bench memory --document $(SPEED)
 
 clean: ## Remove .venv and every cache
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache

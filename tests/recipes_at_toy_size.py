@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from bertwright.encoder.characters import Characters
 from bertwright.examples.batches import make_batch
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.model.model import TensorBatch
@@ -16,11 +17,25 @@ from bertwright.randomness import Draw
 from bertwright.recipes import Recipe
 from bertwright.recipes.loading import systems
 from bertwright.text.marks import DOCUMENT_START, SENTENCE_START, WORD_START
+from bertwright.text.shards import Stretches, Turns
 from bertwright.text.tokenizers import Specials
 
 LENGTH, VOCABULARY = 24, 40
 
+KEPT = {"share", "objectives", "depth", "dropout", "trained"}
+"""What a phase states that has nothing to do with its size."""
+
 SYSTEMS = systems()
+
+TOY_MIXER = {"head_width": 16, "patterns": ["left"], "between": 40, "cell": 48}
+"""What a mixer has at toy size, where its system states it."""
+
+
+TOY_CHARACTERS = (
+    "encoder.embeddings.longest=6",
+    "encoder.embeddings.character_width=4",
+    "encoder.embeddings.filters=[[1, 12], [2, 12]]",
+)
 
 
 def toy(system: str, *overrides: str) -> Recipe:
@@ -28,20 +43,24 @@ def toy(system: str, *overrides: str) -> Recipe:
     whole = Recipe.load(system)
     narrow = hasattr(whole.encoder.embeddings, "width")
     thin = ("encoder.bottleneck.width=16", "encoder.mixer.head_width=8")
-    phases = [phase.model_dump(include={"share", "objectives", "depth"}) for phase in whole.phases]
+    phases = [phase.model_dump(include=KEPT, mode="json") for phase in whole.phases]
     return Recipe.load(
         system,
         "encoder.width=32",
         "encoder.depth.layers=2",
-        "encoder.mixer.head_width=16",
         *(["encoder.embeddings.width=24"] if narrow else []),
+        *(TOY_CHARACTERS if isinstance(whole.encoder.embeddings, Characters) else []),
+        *(
+            f"encoder.mixer.{key}={json.dumps(value)}"
+            for key, value in TOY_MIXER.items()
+            if getattr(whole.encoder.mixer, key, None) is not None
+        ),
         *(thin if whole.encoder.bottleneck else ()),
-        *(["encoder.mixer.patterns=[left]"] if hasattr(whole.encoder.mixer, "patterns") else []),
         f"assembly.length={LENGTH}",
         f"text.tokenizer.size={VOCABULARY}",
         f"phases={json.dumps(phases)}",
         "batch_tokens=192",
-        *(["encoder.memory=24"] if whole.encoder.memory else []),
+        *([f"encoder.memory={min(LENGTH, whole.encoder.memory)}"] if whole.encoder.memory else []),
         "precision=float32",
         "compile=false",
         *overrides,
@@ -56,7 +75,8 @@ ROWS = 8
 class ToyText:
     """Random pieces with words, sentences and documents: what an assembly reads of a split.
 
-    Documents are in two languages by turns, and each second one translates the one before.
+    Documents are in two languages by turns, and each second one translates the one before. Some
+    stretches are phrases or names, and all of it may be read as dialogues.
     """
 
     num_pieces: int = 1200
@@ -71,6 +91,13 @@ class ToyText:
         self.languages = np.arange(self.num_documents) % 2
         self.language_names = ("en", "de")
         self.translations = np.arange(1, self.num_documents, 2)
+        # Phrases and names of four pieces by turns; every sentence is a turn of a dialogue.
+        starts = np.arange(8, self.num_pieces - 4, 8)
+        self.phrases = Stretches(starts[::2], starts[::2] + 4)
+        self.entities = Stretches(starts[1::2], starts[1::2] + 4)
+        self.capitals = np.arange(0, self.num_pieces, 6)
+        first = self.sentence_starts[:-1]
+        self.turns = Turns(first, (first // 6 % 2).astype(np.uint8))
         self.marks = np.zeros(self.num_pieces, np.uint8)
         self.marks[::2] |= WORD_START
         self.marks[self.sentence_starts[:-1]] |= SENTENCE_START
@@ -100,5 +127,6 @@ def toy_batch(recipe: Recipe, phase: int, epoch: int = 0, turn: int = 0) -> Tens
 
     asked = recipe.turns_of(phase)[turn].objectives
     askers = {name: partial(ask, o) for name, o in asked.items()}
-    index = np.arange(ROWS, dtype=np.int64)
+    # From all over the text: the rows of a mixture stand one kind after the other.
+    index = np.linspace(0, source.num_rows - 1, ROWS).astype(np.int64)
     return TensorBatch(make_batch(source, index, np.full(ROWS, epoch, np.int64), askers))

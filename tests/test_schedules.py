@@ -10,7 +10,19 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from bertwright.axes import Settings
-from bertwright.schedules import Constant, Cosine, Linear, Schedule, Value, Warmup
+from bertwright.schedules import (
+    Constant,
+    Cosine,
+    InverseRoot,
+    Linear,
+    Part,
+    Parts,
+    Root,
+    Schedule,
+    SlantedTriangle,
+    Value,
+    Warmup,
+)
 
 
 class Masking(Settings):
@@ -25,6 +37,12 @@ class Masking(Settings):
         ({"kind": "linear", "from": 0.3, "to": 0.15}, Linear(start=0.3, end=0.15)),
         ({"kind": "cosine", "from": 1, "to": 0}, Cosine()),
         ({"kind": "warmup", "decay": "cosine"}, Warmup(decay="cosine")),
+        (
+            {"kind": "parts", "parts": [{"share": 0.1, "value": 2}, {"share": 1, "value": "root"}]},
+            Parts(
+                parts=(Part(share=0.1, value=Constant(value=2.0)), Part(share=1.0, value=Root()))
+            ),
+        ),
     ],
 )
 def test_a_value_is_a_number_or_a_schedule(written: Any, meant: Schedule) -> None:
@@ -67,6 +85,74 @@ def test_a_floor_is_where_the_decay_ends() -> None:
         schedule = Warmup(decay=decay, floor=0.1)
         assert schedule.at(1.0) == pytest.approx(0.1)
         assert schedule.at(schedule.warmup) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("steps", "cut_fraction"), [(1000, 0.1), (40, 0.25)])
+def test_the_slanted_triangle_is_that_of_the_paper(steps: int, cut_fraction: float) -> None:
+    """Howard and Ruder 2018, equation 3; it cuts at a whole step."""
+    ratio, largest = 32, 0.01
+    schedule = SlantedTriangle(cut=cut_fraction, ratio=ratio)
+    cut = math.floor(steps * cut_fraction)
+    for t in range(steps + 1):
+        p = t / cut if t < cut else 1 - (t - cut) / (cut * (1 / cut_fraction - 1))
+        expected = largest * (1 + p * (ratio - 1)) / ratio
+        assert largest * schedule.at(t / steps) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("steps", [100_000, 8000])
+def test_the_inverse_root_is_that_of_the_transformer(steps: int) -> None:
+    """Vaswani et al. 2017, equation 3, over its highest rate."""
+    warmup, width = 4000, 512
+    schedule = InverseRoot(warmup=warmup / steps)
+    highest = width**-0.5 * warmup**-0.5
+    for step in range(1, steps, 97):
+        expected = width**-0.5 * min(step**-0.5, step * warmup**-1.5)
+        assert highest * schedule.at(step / steps) == pytest.approx(expected, rel=1e-9)
+
+
+def test_without_the_rise_it_is_the_relative_step_of_adafactor() -> None:
+    steps = 2**19
+    schedule = InverseRoot(warmup=1e4 / steps, rise=False)
+    for step in range(1, steps, 9973):
+        expected = min(1e-2, step**-0.5)
+        assert 1e-2 * schedule.at(step / steps) == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_cooldown_is_one_minus_the_root() -> None:
+    for done in np.linspace(0, 1, 11):
+        assert Root().at(done) == pytest.approx(1 - math.sqrt(done), abs=1e-12)
+        assert Root(start=0.5, end=0.1).at(done) == pytest.approx(0.5 - 0.4 * math.sqrt(done))
+
+
+def test_parts_follow_each_other_with_their_own_progress() -> None:
+    schedule = Parts(
+        parts=(
+            Part(share=1, value=Linear(start=0, end=1)),
+            Part(share=2, value=Constant(value=0.5)),
+            Part(share=1, value=Root(start=0.5, end=0)),
+        )
+    )
+    corners = {0.0: 0.0, 0.125: 0.5, 0.25: 0.5, 0.74: 0.5, 0.75: 0.5, 0.8125: 0.25, 1.0: 0.0}
+    assert {p: schedule.at(p) for p in corners} == pytest.approx(corners)
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        Constant(value=2.0),
+        Linear(start=0.3, end=0.15),
+        Cosine(start=0.2, end=0.4),
+        Root(),
+        Warmup(warmup=0.3, decay="trapezoid", floor=0.1),
+        InverseRoot(warmup=0.25),
+        SlantedTriangle(cut=0.25),
+        Parts(parts=(Part(share=1, value=Linear(start=0, end=3)), Part(share=1, value=Root()))),
+    ],
+    ids=lambda schedule: schedule.kind,
+)
+def test_no_value_lies_beyond_the_extremes(schedule: Schedule) -> None:
+    values = [schedule.at(progress) for progress in np.linspace(0, 1, 4001)]
+    assert (min(values), max(values)) == pytest.approx(schedule.extremes(), abs=2e-3)
 
 
 WARMUPS = TypeAdapter(Warmup)

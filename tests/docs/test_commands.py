@@ -8,6 +8,7 @@ left to ``test_documents.py``, which looks that the targets exist.
 import os
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "unread.txt").write_text("\n".join([*praise, *blame]) + "\n")
     pair = '{"sentence_good": "the ships come", "sentence_bad": "the ships comes", "UID": "s"}'
     (tmp_path / "pairs.jsonl").write_text(f"{pair}\n")
+    for example in (ROOT / "docs" / "examples").iterdir():
+        shutil.copy(example, tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     saved(stock_model("BertForMaskedLM"), tmp_path / "bert-base-uncased")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -85,6 +89,12 @@ def test_commands_of_a_document_run(document: Path, folder: Path) -> None:
         for words in commands(language, code):
             result = CliRunner().invoke(app, words[1:], catch_exceptions=False)
             assert result.exit_code in EXIT_CODES.get(words[1], {0}), f"{words}: {result.output}"
+
+
+def test_the_example_of_an_objective_is_short() -> None:
+    lines = (ROOT / "docs" / "examples" / "misplaced.py").read_text(encoding="utf-8").splitlines()
+    assert len(lines) < 60
+    assert f"in {len(lines)} lines" in (ROOT / "docs" / "adding-an-objective.md").read_text()
 
 
 def test_every_replacement_is_of_something_that_is_written() -> None:

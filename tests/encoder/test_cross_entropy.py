@@ -1,5 +1,7 @@
 """The fast cross-entropy equals its plain definition, in value and in every gradient."""
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -71,3 +73,46 @@ def test_large_logits_do_not_overflow():
     table = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     loss, _ = kernel.cross_entropy(hidden, table, None, torch.tensor([1]))
     assert float(loss) == pytest.approx(200.0)
+
+
+def _with_z_loss(parameters, target, weight, z_weight):
+    """The loss and its gradients as the formula has them, row by row: -log p + w (log Z)^2."""
+    logits = F.linear(*parameters)
+    log_z = torch.logsumexp(logits, 1)
+    right = logits[torch.arange(len(target)), target]
+    loss = ((log_z - right + z_weight * log_z.square()) * weight).sum()
+    return loss, torch.autograd.grad(loss * 0.37, parameters)
+
+
+@pytest.mark.parametrize("scale", [0.3, 30.0], ids=["small", "large"])
+@pytest.mark.parametrize("z_weight", [1e-4, 0.5])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-5)])
+def test_the_z_loss_is_that_of_its_formula(scale, z_weight, dtype, tolerance):
+    parameters, target, weight = _tensors(21, 40, 8, scale)
+    parameters = [p.detach().to(dtype).requires_grad_() for p in parameters]
+    hidden, table, bias = parameters
+    loss, _ = kernel.cross_entropy(hidden, table, bias, target, weight, z_weight=z_weight)
+    found = torch.autograd.grad(loss * 0.37, parameters)
+
+    exact = [p.detach().double().requires_grad_() for p in parameters]
+    expected_loss, expected = _with_z_loss(exact, target, weight.double(), z_weight)
+    assert float(loss.detach()) == pytest.approx(float(expected_loss.detach()), rel=tolerance)
+    for one, other in zip(found, expected, strict=True):
+        scaled = (one.double() - other).abs().max() / other.abs().max()
+        assert float(scaled) < tolerance
+
+
+def test_a_normaliser_that_cancels_the_loss_leaves_the_target_alone():
+    """At log Z = -1 / (2 w) the probabilities have no gradient, which divides by nothing."""
+    table = torch.full((4, 1), -1.0 - math.log(4.0)).requires_grad_()
+    loss, _ = kernel.cross_entropy(torch.ones(1, 1), table, None, torch.tensor([2]), z_weight=0.5)
+    (found,) = torch.autograd.grad(loss, table)
+    torch.testing.assert_close(found[:, 0], torch.tensor([0.0, 0.0, -1.0, 0.0]))
+
+
+def test_what_is_measured_has_no_z_loss():
+    (hidden, table, bias), target, weight = _tensors(21, 40, 8)
+    with torch.no_grad():
+        plain, _ = kernel.cross_entropy(hidden, table, bias, target, weight)
+        measured, _ = kernel.cross_entropy(hidden, table, bias, target, weight, z_weight=0.5)
+    assert torch.equal(plain, measured)

@@ -152,14 +152,15 @@ def test_what_is_dropped_in_a_decoder_is_not_what_is_dropped_in_the_encoder(syst
 def test_the_arithmetic_of_a_decoder_is_what_pytorch_counts() -> None:
     from torch.utils.flop_counter import FlopCounterMode
 
-    from bertwright.model.counting import decoder_operations
+    from bertwright.model.counting import arithmetic
 
     model = built("t5", "encoder.mixer.kernel=explicit")
-    source = Source(model.encoder(pieces(LENGTH)), Coordinates.plain(pieces(LENGTH)))
+    length, denoising = model.recipe.assembly.length, model.recipe.objectives["denoising"]
+    source = Source(model.encoder(pieces(length)), Coordinates.plain(pieces(length)))
+    targets = round(denoising.per_place(length) * length)
     with FlopCounterMode(display=False) as counter:
-        model.decoder.states(pieces(TARGETS, 2), source)
-    choice = model.recipe.decoder.of(model.recipe.encoder)
-    expected = 3 * decoder_operations(choice, TARGETS, LENGTH)
+        model.decoder.states(pieces(targets, 2), source)
+    expected = 3 * length * arithmetic(model.recipe).decoder
     assert math.isclose(counter.get_total_flops(), expected)
 
 
@@ -173,6 +174,9 @@ def test_the_arithmetic_of_a_decoder_is_what_pytorch_counts() -> None:
         ("encoder.mixer.gate=gelu", "plain attention"),
         ("objectives.masked={}", "give each a share"),
         ("encoder.depth.order=scf", "may hold only the letters"),
+        ("encoder.embeddings={kind: adaptive, cutoffs: [100]}", "embeddings of one table"),
+        ("optimiser.layer_decay=0.9", "have no levels"),
+        ("phases=[{depth: 0.5}, {}]", "a decoder cannot be stacked"),
     ],
 )
 def test_a_decoder_that_cannot_be_says_why(change: str, message: str) -> None:

@@ -115,7 +115,7 @@ def test_a_language_too_small_for_a_row_is_left_out() -> None:
     choice = {"kind": "mixture", "length": 16, "alpha": 0.5, "parts": {"text": {"kind": "packed"}}}
     source, _ = planned(Assembly.choose(choice), text)
     assert isinstance(source, MixedRows)
-    assert source.labels == ("en", "de")
+    assert source.labels == ("de", "en")
     with pytest.raises(UserError, match="too few for one row"):
         planned(Assembly.choose(choice), [[[1] * 2]])
 

@@ -109,6 +109,23 @@ def test_every_place_is_as_likely(selection):
     assert ((counts[1:19] - expected) ** 2 / expected).sum() < 45  # chi-squared, 17 degrees
 
 
+OURS = [k for k, c in Selection.kinds().items() if c.__module__.startswith("bertwright.")]
+
+
+@pytest.mark.parametrize("kind", OURS)
+@pytest.mark.parametrize("rate", [0.05, 0.15, 0.4])
+def test_every_selection_hides_as_much_as_it_is_asked_to(kind, rate):
+    """Over many rows of words of one to three pieces, within the error of sampling places."""
+    sizes = np.random.default_rng(0).integers(1, 4, (64, 126))
+    words = np.stack([np.repeat(np.arange(126), row)[:126] for row in sizes]).astype(np.int32)
+    special = np.full((64, 1), -1, np.int32)
+    rows = rows_of_words(*np.concatenate([special, words, special], axis=1))
+    _, weight = select(Selection.choose(kind), rows, rate, Draw(0, 0, np.arange(64)))
+    num_real = rows.real.sum()
+    deviation = (rate * (1 - rate) / num_real) ** 0.5
+    assert weight.sum() / num_real == pytest.approx(rate, abs=3 * deviation)
+
+
 def test_a_scheduled_rate_keeps_its_shape():
     rows = rows_of_words([-1, *range(18), -1])
     for selection in SELECTIONS:

@@ -44,11 +44,11 @@ def test_arithmetic_is_what_pytorch_counts(system):
     recipe = toy(system, *(["encoder.mixer.kernel=explicit"] if kernel else []))
     model = Model.build(recipe, VOCABULARY)
     length = recipe.assembly.length
-    pieces = torch.zeros(2, length, dtype=torch.int64)
+    pieces = torch.arange(length)[None]
     with FlopCounterMode(display=False) as counter:
         model(pieces)
     counted = arithmetic(recipe, len(recipe.phases) - 1, VOCABULARY)
-    expected = 2 * length * (counted.width + counted.length)
+    expected = length * (counted.width + counted.length)
     positions = recipe.encoder.positions
     if positions.operations(32, length) != positions.operations(32, 2 * length):
         # The vectors of distances are projected once in every block, whatever the rows.

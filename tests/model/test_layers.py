@@ -15,7 +15,7 @@ from recipes_at_toy_size import toy
 TEXTS = ["a dog sees the cat", "the cat", "dogs, cats and the sea"]
 
 
-@pytest.fixture(scope="module", params=["bert", "modern", "sandwich"])
+@pytest.fixture(scope="module", params=["bert", "modern", "sandwich", "lstm-lm"])
 def model(request: pytest.FixtureRequest) -> TextModel:
     tokenizer = train_tokenizer(TEXTS * 5, WordPieceChoice(size=60))
     recipe = toy(request.param, f"text.tokenizer.size={tokenizer.size}", "encoder.depth.layers=3")
@@ -73,12 +73,19 @@ def test_last_four_is_short_for_layers(model: TextModel) -> None:
     ],
 )
 def test_layers_have_names(said: str, numbers: tuple[int, ...]) -> None:
-    assert layers_of(said, "sum", 6).numbers == numbers
+    assert layers_of(said, "sum", [8] * 7).numbers == numbers
 
 
 @pytest.mark.parametrize("said", ["7", "5-7", "4-2", "first", "", "last-0"])
 def test_what_names_no_layers_is_refused(said: str) -> None:
     with pytest.raises(UserError, match="no layers"):
-        layers_of(said, "sum", 6)
+        layers_of(said, "sum", [8] * 7)
     with pytest.raises(UserError, match="not mixed by 'product'"):
-        layers_of("1", "product", 6)  # type: ignore[arg-type]
+        layers_of("1", "product", [8] * 7)  # type: ignore[arg-type]
+
+
+def test_layers_of_different_widths_stand_side_by_side_only() -> None:
+    assert layers_of("1-3", "concat", [4, 9, 9, 4]).width == 22
+    assert layers_of("1-2", "mean", [4, 9, 9, 4]).width == 9
+    with pytest.raises(UserError, match=r"layers 1-3 are \[4, 9\] wide, which have no mean"):
+        layers_of("1-3", "mean", [4, 9, 9, 4])

@@ -23,10 +23,13 @@ def tokenizer():
 
 
 def made(system, tokenizer, precision="float32"):
+    by_distance = not toy(system).encoder.mixer.recurrent
     recipe = toy(
-        system, "encoder.positions={kind: rotary}", f"text.tokenizer.size={tokenizer.size}"
+        system,
+        *(["encoder.positions={kind: rotary}"] if by_distance else []),
+        f"text.tokenizer.size={tokenizer.size}",
     )
-    return TextModel(Model.build(recipe, tokenizer.size), tokenizer, precision)
+    return TextModel(Model.build(recipe, tokenizer.size, tokenizer), tokenizer, precision)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -55,7 +58,7 @@ def test_a_text_is_read_in_the_language_that_is_said(tokenizer):
     with torch.no_grad():
         rows = model.model.encoder.embeddings.languages.weight
         rows[1] = rows[0]
-    for one, other in zip(model.encode(TEXTS, known[1]), model.encode(TEXTS), strict=True):
+    for one, other in zip(model.encode(TEXTS, language=known[1]), model.encode(TEXTS), strict=True):
         np.testing.assert_array_equal(one, other)
     assert model.fill_mask("the [MASK]", language=known[1]) == model.fill_mask("the [MASK]")
     with pytest.raises(UserError, match="no vector for the language 'xx'"):

@@ -10,6 +10,8 @@ from bertwright.studies.corpora.stories import HOURS, Name, World, stories
 from bertwright.tasks.catalogue import find_part, table_task, tagging_task
 from bertwright.tasks.formats.minimal_pairs import MinimalPair, read_minimal_pairs
 from bertwright.tasks.formats.tables import Columns
+from bertwright.text.shards import Data
+from bertwright.text.tokenizers import WordPieceChoice
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +33,42 @@ def test_the_same_choice_writes_the_same_bytes(written: Written, tmp_path: Path)
     assert len(files) == 10
     for file in files:
         assert (again.folder / file.relative_to(written.folder)).read_bytes() == file.read_bytes()
+
+
+def test_names_and_phrases_are_where_they_are_said_to_be() -> None:
+    world = World(0)
+    names = {str(name) for name in world.people + world.companies + world.towns}
+    phrases = {" ".join(phrase) for phrase in world.phrases}
+    number = 0
+    for story in stories(world, 0, "text", 50):
+        known = list(story.known(set(world.phrases)))
+        for start, stop, label in known:
+            found = str(story)[start:stop]
+            assert found.casefold() in (phrases if label == "phrase" else names)
+        number += len(known)
+        assert sum(str(story).casefold().count(phrase) for phrase in phrases) == sum(
+            label == "phrase" for *_, label in known
+        )
+    assert number > 100
+
+
+def test_stories_with_what_is_known_of_them_make_the_same_text(tmp_path: Path) -> None:
+    made: list[Data] = []
+    for annotated in (False, True):
+        corpus = Grammar(documents=100, annotated=annotated, dialogues=40 * annotated)
+        written = Written(tmp_path / str(annotated))
+        corpus.write(written)
+        data = tmp_path / f"data-{annotated}"
+        corpus.prepare(written, WordPieceChoice(size=400), tmp_path / "vocabulary", data)
+        made.append(Data.open(data))
+    plain, rich = made
+    assert plain.split("train").phrases is None
+    turns, entities = rich.split("train").turns, rich.split("train").entities
+    assert turns is not None
+    assert entities is not None
+    assert len(turns.starts) > 40
+    assert len(entities.starts) > 100
+    assert rich.report["tokens"] > plain.report["tokens"]
 
 
 def test_the_words_of_a_world_are_all_different() -> None:

@@ -39,6 +39,6 @@ def pretrained(wordpiece: Tokenizer, byte_bpe: Tokenizer) -> Pretrained:
     def make(system: str = "bert", *changes: str, precision: str | None = "float32") -> TextModel:
         recipe = toy(system, "encoder.initialisation={kind: width-aware}", *changes)
         tokenizer = byte_bpe if recipe.text.tokenizer.kind == "byte-bpe" else wordpiece
-        return TextModel(Model.build(recipe, tokenizer.size), tokenizer, precision)
+        return TextModel(Model.build(recipe, tokenizer.size, tokenizer), tokenizer, precision)
 
     return make

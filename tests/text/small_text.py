@@ -1,6 +1,6 @@
 """A small text of our own, with what texts have: names, numbers, accents, two scripts."""
 
-KINDS = ("wordpiece", "byte-bpe", "unigram")
+KINDS = ("wordpiece", "byte-bpe", "unigram", "words")
 
 STORIES = (
     "The lighthouse keeper counted ships. He had counted 1,204 of them since the winter of 1987!",

@@ -84,14 +84,14 @@ def test_the_table_is_emptied_when_full(wordpiece: Tokenizer) -> None:
 
 
 def test_sentences_and_documents_are_marked(tokenizer: Tokenizer) -> None:
-    documents = ["The ship. The sea waits.\nThe keeper.", "", "我们。灯塔。 [MASK] The day."]
+    documents = ["The ship. The sea counted.\nThe keeper.", "", "我们。灯塔。 [MASK] The day."]
     encoded = PieceCache(tokenizer).encode(documents)
     assert np.count_nonzero(encoded.marks & DOCUMENT_START) == 2
     assert encoded.document_lengths[1] == 0
     starts = np.flatnonzero(encoded.marks & SENTENCE_START)
     assert len(starts) == 6
     second = tokenizer.decode(encoded.pieces[starts[1] : starts[2]].tolist())
-    assert second.replace(" ", "").lower() == "theseawaits."
+    assert second.replace(" ", "").lower() == "theseacounted."
 
 
 def test_a_tokenizer_of_another_make_gets_whole_documents() -> None:

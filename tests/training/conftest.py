@@ -48,6 +48,38 @@ def spoken_data(tmp_path_factory: pytest.TempPathFactory) -> Data:
     return prepare(inputs, folder / "data", tokenizer, heldout=0.2, num_workers=1)
 
 
+@pytest.fixture(scope="session")
+def rich_data(tmp_path_factory: pytest.TempPathFactory) -> Data:
+    """All that a data set may hold beside text: languages, translations, phrases and names,
+    dialogues."""
+    folder = tmp_path_factory.mktemp("rich")
+    texts = stories(60)
+    (folder / "en.txt").write_text("\n\n".join(texts))
+    (folder / "de.txt").write_text("\n\n".join(stories(20, seed=1)).upper())
+    lines = [story.partition(".")[0] for story in stories(60, seed=2)]
+    (folder / "p.en").write_text("".join(f"{line}\n" for line in lines))
+    (folder / "p.de").write_text("".join(f"{line.upper()}\n" for line in lines))
+    (folder / "talk.txt").write_text(
+        "\n\n".join(t.replace(". ", ".\n") for t in stories(40, seed=3))
+    )
+    words = [text.split() for text in texts[:20]]
+    listed = [" ".join(w[1:3]) for w in words] + [f"{w[4]} {w[5]}\tPER" for w in words]
+    (folder / "phrases.txt").write_text("\n".join(listed))
+    tokenizer = train_tokenizer(stories(100), WordPieceChoice(size=120))
+    inputs = [f"en={folder / 'en.txt'}", f"de={folder / 'de.txt'}"]
+    inputs.append(f"en,de={folder / 'p.en'},{folder / 'p.de'}")
+    return prepare(
+        inputs,
+        folder / "data",
+        tokenizer,
+        heldout=0.2,
+        phrases=folder / "phrases.txt",
+        dialogues=[f"en={folder / 'talk.txt'}"],
+        capitals=True,
+        num_workers=1,
+    )
+
+
 @pytest.fixture(autouse=True)
 def peak(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measuring the machine takes longer than these runs."""

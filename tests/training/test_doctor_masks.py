@@ -18,6 +18,7 @@ from bertwright.training.doctor.drawing import Drawn, draw
 from bertwright.training.doctor.findings import Finding, merged
 from bertwright.training.doctor.isolation import check_isolation
 from bertwright.training.doctor.mask_checks import check_questions
+from recipes_at_toy_size import toy
 
 PHASES = "phases=[{objectives: {masked: {}}}]"
 
@@ -105,6 +106,23 @@ def test_right_masks_get_no_complaint(
     findings = examined(small(system, *changes), data)
     assert bad(findings) == {}
     assert checks <= findings.keys()
+
+
+BACKWARD = (
+    "objectives.causal.direction=backward",
+    "encoder.visibility={kind: and, rules: [reversed, document]}",
+    "encoder.memory=0",
+)
+
+
+@pytest.mark.parametrize(("system", "changes"), [("elmo", ()), ("lstm-lm", BACKWARD)])
+def test_right_questions_in_other_directions_get_no_complaint(
+    system: str, changes: tuple[str, ...], data: Data
+) -> None:
+    recipe = toy(system, f"text.tokenizer.size={data.tokenizer.size}", *changes)
+    findings = examined(recipe, data)
+    assert bad(findings) == {}
+    assert {"targets", "specials", "asked-once"} <= findings.keys()
 
 
 @pytest.mark.parametrize(

@@ -3,20 +3,27 @@
 import builtins
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
+from small_recipe import small
 from toy import Toy
 
 from bertwright.errors import MissingExtra
+from bertwright.text.shards import Data
 from bertwright.training.charts import draw_losses
 from bertwright.training.clock import Clock, Place, every
 from bertwright.training.loop import Evaluation, train
 from bertwright.training.metrics_file import MetricsFile, read_metrics
+from bertwright.training.pretraining import pretrain
 from bertwright.training.progress import ProgressLine, duration
+from bertwright.training.recipe_batches import RecipeBatches
 from bertwright.training.reporting import Reporters, Speed, StepReport
 from bertwright.training.tensorboard import TensorBoard
+from recipes_at_toy_size import toy
 
 
 def report(step: int, loss: float = 2.0, phase: int = 0) -> StepReport:
@@ -71,6 +78,35 @@ def test_metrics_are_means_of_ten_steps(tmp_path: Path) -> None:
     assert (last["step"], last["loss"], last["tokens"]) == (12, 10.5, 12 * 96)
 
 
+def test_metrics_say_how_much_was_hidden(data: Data, tmp_path: Path) -> None:
+    changes = ("steps=20", "encoder.positions.size=64", "phases=[{}]")
+    rate = "objectives.masked.selection.rate={kind: linear, from: 0.4, to: 0.1}"
+    recipe = small("structbert", *changes, rate)
+    pretrain(recipe, data, tmp_path / "out")
+    batches, clock = RecipeBatches(recipe, data), Clock(20)
+    shares: list[tuple[float, float]] = []
+    for step in range(20):
+        (batch,) = batches(clock.place(step, 8 * step)).micro_batches
+        shares.append((batch.achieved_rate("masked"), batch.achieved_rate("word-order")))
+    lines = [x for x in read_metrics(tmp_path / "out" / "metrics.jsonl") if "loss" in x]
+    for number, line in enumerate(lines):
+        of_line = np.mean(shares[10 * number : 10 * number + 10], axis=0)
+        assert line["masked_hidden"] == pytest.approx(of_line[0])
+        assert line["word_order_hidden"] == pytest.approx(of_line[1])
+        asked = recipe.objectives["masked"].selection.rate.at((number + 0.5) / 2)
+        assert line["masked_hidden"] == pytest.approx(asked, abs=0.03)
+    assert len(lines) == 2
+    assert not any("sentence_relation_hidden" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("system", "hiding"),
+    [("electra", ["generated"]), ("xlnet", ["permutation"]), ("spanbert", ["masked"]), ("gpt", [])],
+)
+def test_what_hides_is_known(system: str, hiding: list[str]) -> None:
+    assert [name for name, o in toy(system).objectives.items() if o.hides] == hiding
+
+
 def test_metrics_after_the_checkpoint_are_written_again(tmp_path: Path) -> None:
     file = tmp_path / "metrics.jsonl"
     lines = [json.dumps({"step": step}) for step in (10, 20, 30)]
@@ -109,10 +145,11 @@ def test_the_line_says_how_far_how_good_how_fast(terminal: bool) -> None:
     line = ProgressLine(Clock(100), speed, console, seconds_per_line=0.3, now=Ticks())
     for step in range(9):
         speed.step(report(step))
-        line.step(report(step))
+        line.step(replace(report(step), hidden={"masked": 0.1504}))
     line.evaluation(Place(9, 0.09), {"heldout_loss": 1.25})
     line.close()
-    assert "step 9 of 100  loss 2.000  960 tokens/s  10% of peak  0:09 left" in said.getvalue()
+    assert "step 9 of 100  loss 2.000  15.0% masked  960 tokens/s  10% of peak" in said.getvalue()
+    assert "0:09 left" in said.getvalue()
     assert "step 9: heldout loss 1.25" in said.getvalue()
 
 

@@ -13,6 +13,7 @@ import torch
 from toy import Toy, finish, weights
 
 from bertwright.errors import UserError
+from bertwright.optimisers.adafactor import Adafactor
 from bertwright.optimisers.adam import AdamW
 from bertwright.optimisers.muon import Muon
 from bertwright.optimisers.optimiser import Optimiser
@@ -65,7 +66,7 @@ def assert_equal_weights(folder: Path) -> None:
     assert torch.equal(whole, killed)
 
 
-@pytest.mark.parametrize("optimiser", [AdamW(rate=0.05), Muon(rate=0.05)])
+@pytest.mark.parametrize("optimiser", [AdamW(rate=0.05), Muon(rate=0.05), Adafactor()])
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 @pytest.mark.parametrize("stop", [6, 14, 16])
 def test_a_resumed_run_is_the_run(

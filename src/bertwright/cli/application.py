@@ -5,6 +5,7 @@ import sys
 import typer
 
 from bertwright.cli import (
+    average,
     bench,
     count,
     doctor,
@@ -42,6 +43,7 @@ app.add_typer(bench.app, name="bench")
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(study.app, name="study")
 app.add_typer(tokenizer.app, name="tokenizer")
+app.command("average")(average.average)
 app.command("compare")(study.compare)
 app.command("count")(count.count)
 app.command("doctor")(doctor.doctor)

@@ -79,6 +79,39 @@ def prepare(
 
 
 @app.command()
+def recipes(
+    data: Annotated[Path, typer.Option(help="A prepared data folder.")],
+    systems: Annotated[
+        list[str] | None, typer.Argument(metavar="[SYSTEM ...]", help="Only these: bert, gpt-2 ...")
+    ] = None,
+    size: Annotated[str, typer.Option(help="Of all of them.")] = "mini",
+    rounds: Annotated[int, typer.Option(min=1, help="Turns that either side takes.")] = 5,
+    eager: Annotated[bool, typer.Option("--eager", help="Without compiling.")] = False,
+    document: Document = None,
+    as_json: AsJson = False,
+) -> None:
+    """Training steps of every recipe, against plain masked language modelling."""
+    from bertwright.bench import recipe_speed
+
+    results = recipe_speed.compare(systems or [], size, data, rounds, not eager, say)
+    _publish("recipes", results, recipe_speed.COLUMNS, document, as_json)
+
+
+@app.command()
+def memory(
+    lengths: Annotated[str, typer.Option(help="How far back is seen.")] = "200,400,800",
+    rounds: Annotated[int, typer.Option(min=1, help="Turns that either side takes.")] = 5,
+    document: Document = None,
+    as_json: AsJson = False,
+) -> None:
+    """Reading with memory, against windows that are computed anew for every token."""
+    from bertwright.bench import remembering
+
+    results = remembering.compare([int(n) for n in lengths.split(",")], rounds, say)
+    _publish("memory", results, remembering.COLUMNS, document, as_json)
+
+
+@app.command()
 def learn(
     data: Annotated[Path, typer.Option(help="A prepared data folder.")],
     output: Annotated[

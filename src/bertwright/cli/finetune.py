@@ -15,8 +15,8 @@ def finetune(
         list[str] | None,
         typer.Argument(
             metavar="[KEY=VALUE ...]",
-            help="Further settings: dropout, decay, warmup, clip, length, head.kind, head.read, "
-            "precision, compile, seed.",
+            help="Further settings: dropout, decay, layer_decay, unfreeze, warmup, clip, length, "
+            "head.kind, head.read, precision, compile, seed.",
         ),
     ] = None,
     task: Annotated[

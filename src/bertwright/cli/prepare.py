@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from bertwright.cli.output import AsJson, report
+from bertwright.errors import UserError
 
 Texts = Annotated[
     list[str],
@@ -31,7 +32,9 @@ Workers = Annotated[
 def prepare(
     texts: Texts,
     output: Annotated[Path, typer.Option("-o", "--output", help="The data folder to make.")],
-    tokenizer: Annotated[Path, typer.Option(help="A folder with a tokenizer (or a model).")],
+    tokenizer: Annotated[
+        Path | None, typer.Option(help="A folder with a tokenizer (or a model).")
+    ] = None,
     heldout: Annotated[float, typer.Option(help="The share of documents held out.")] = 0.05,
     near_duplicates: Annotated[
         bool,
@@ -45,9 +48,68 @@ def prepare(
     format: Format = None,
     language_column: LanguageColumn = None,
     num_workers: Workers = None,
+    annotations: Annotated[
+        str | None,
+        typer.Option(
+            help="The column of tables that says what is known of a text: a list of "
+            '{"start": 0, "stop": 5, "label": "phrase"}, in characters; other labels are entities.'
+        ),
+    ] = None,
+    phrases: Annotated[
+        Path | None,
+        typer.Option(help="A file of phrases, one a line; behind a tab the kind of an entity."),
+    ] = None,
+    dialogues: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A file of dialogues beside the texts: a table with lists of turns, or plain text "
+            "with a turn on each line. May be given several times."
+        ),
+    ] = None,
+    dialogue_column: Annotated[
+        str,
+        typer.Option(help="Holds the turns: texts, or objects with a text and perhaps a speaker."),
+    ] = "dialogue",
+    capitals: Annotated[
+        bool,
+        typer.Option("--capitals", help="Keep which words have a capital that the pieces lack."),
+    ] = False,
+    item: Annotated[
+        str | None,
+        typer.Option(
+            help="For histories in the place of texts: the column of what users have dealt with. "
+            "Its values become the pieces, so there is no tokenizer; the last two of each user are "
+            "held out."
+        ),
+    ] = None,
+    user: Annotated[str, typer.Option(help="The column of whose history it is.")] = "user",
+    time: Annotated[str, typer.Option(help="The column of when: numbers, or ISO dates.")] = "time",
+    least: Annotated[
+        int, typer.Option(min=1, help="Leave out users and items with fewer events.")
+    ] = 5,
     as_json: AsJson = False,
 ) -> None:
     """Turn text into a data set: pieces with their documents, sentences and words."""
+    if item is not None:
+        from bertwright.text.histories import prepare_histories
+
+        data = prepare_histories(
+            texts,
+            output,
+            user=user,
+            item=item,
+            time=time,
+            tokenizer=tokenizer,
+            least=least,
+            format=format,
+        )
+        report(data.report, as_json)
+        return
+    if tokenizer is None:
+        raise UserError(
+            "text needs a tokenizer: name its folder with --tokenizer, or make one with "
+            "'bertwright tokenizer train'"
+        )
     from bertwright.text.preparation import prepare
 
     data = prepare(
@@ -59,6 +121,11 @@ def prepare(
         column=column,
         format=format,
         language_column=language_column,
+        annotations=annotations,
+        phrases=phrases,
+        dialogues=dialogues or (),
+        dialogue_column=dialogue_column,
+        capitals=capitals,
         num_workers=num_workers,
     )
     report(data.report, as_json)

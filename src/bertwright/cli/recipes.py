@@ -44,7 +44,10 @@ def check(
         list[str] | None, typer.Argument(metavar="[SYSTEM ...]", help="Only these: bert, gpt-2 ...")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="A folder that prepare wrote; else the sample text.")
+        Path | None,
+        typer.Option(
+            help="A folder that prepare wrote; else the sample text, or one made to order."
+        ),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="A few steps in the place of 300.")

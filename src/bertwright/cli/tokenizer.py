@@ -20,7 +20,7 @@ def tokenizer() -> None:
 def train(
     texts: Texts,
     output: Annotated[Path, typer.Option("-o", "--output", help="The folder to make.")],
-    kind: Annotated[str, typer.Option(help="wordpiece, byte-bpe or unigram.")] = "wordpiece",
+    kind: Annotated[str, typer.Option(help="wordpiece, byte-bpe, unigram or words.")] = "wordpiece",
     vocab_size: Annotated[int, typer.Option(help="How many pieces, at most.")] = 16_384,
     lowercase: Annotated[
         bool, typer.Option("--lowercase", help="Lower-case and drop accents (not byte-bpe).")

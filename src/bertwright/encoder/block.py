@@ -3,7 +3,9 @@
 from torch import Tensor, nn
 
 from bertwright.encoder.cache import Past
-from bertwright.encoder.kernels.noise import Noise, dropout
+from bertwright.encoder.dropout import Drop
+from bertwright.encoder.kernels.noise import Noise
+from bertwright.encoder.residual import Join
 from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.taps import Site, inside, tap
 
@@ -21,10 +23,11 @@ def numbered(name: str, number: int) -> str:
 
 
 class Block(nn.Module):
-    """Some sublayers, each ``norm, mix, drop, add`` in the order that the placement says.
+    """Some sublayers, each ``norm, mix, drop, join`` in the order that the placement says.
 
     ``norms`` holds one norm per sublayer; an identity leaves it out. ``weights`` holds what weighs
-    the states behind each sublayer with those before, where there is such.
+    the states behind each sublayer with those before, where there is such. ``join`` makes the
+    states of what a sublayer reads and what it writes.
     """
 
     def __init__(
@@ -33,13 +36,14 @@ class Block(nn.Module):
         norms: dict[str, nn.Module],
         weights: dict[str, nn.Module],
         pre: bool,
-        rate: float,
+        drop: Drop,
+        join: Join,
     ) -> None:
         super().__init__()
         self.sublayers = nn.ModuleDict(sublayers)
         self.norms = nn.ModuleDict(norms)
         self.weights = nn.ModuleDict(weights)
-        self.pre, self.rate = pre, rate
+        self.pre, self.drop, self.join = pre, drop, join
 
     def forward(
         self,
@@ -78,7 +82,7 @@ class Block(nn.Module):
                 change = sublayer(inner, around, noise, where, past)
             else:
                 change = sublayer(tap(site, f"{name}.input", inner), where)
-            x = x + dropout(change, self.rate, noise, 1 + number)
+            x = self.join(x, self.drop(change, noise, 1 + number))
             if not self.pre:
                 x = norm(x)
             if made is not None:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from bertwright.axes import Settings
 from bertwright.encoder.block import Block
 from bertwright.encoder.cache import Past
-from bertwright.encoder.kernels.noise import Noise, dropout
+from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.norms import Norm
 from bertwright.encoder.roles import Role
 from bertwright.encoder.surroundings import Surroundings
@@ -76,9 +76,8 @@ class BottleneckBlock(Block):
     parameter_roles: ClassVar[dict[str, Role]] = {"out.weight": Role("matrix", residual=True)}
 
     def __init__(self, block: Block, ways: tuple[nn.Module, nn.Module, nn.Module]) -> None:
-        super().__init__(
-            dict(block.sublayers.items()), dict(block.norms.items()), {}, block.pre, block.rate
-        )
+        sublayers, norms = dict(block.sublayers.items()), dict(block.norms.items())
+        super().__init__(sublayers, norms, {}, block.pre, block.drop, block.join)
         self.enter, self.out, self.norm = ways
 
     def forward(
@@ -93,5 +92,5 @@ class BottleneckBlock(Block):
         """x (B, L, D) to (B, L, D)."""
         x = tap(site, "input", x)
         inner = self.through(self.enter(x), around, noise, site, outer=x)
-        change = dropout(self.out(inner), self.rate, noise, 2 + len(self.sublayers))
-        return tap(site, "residual", self.norm(x + change))
+        change = self.drop(self.out(inner), noise, 2 + len(self.sublayers))
+        return tap(site, "residual", self.norm(self.join(x, change)))

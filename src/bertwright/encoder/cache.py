@@ -6,7 +6,7 @@ from dataclasses import fields
 import torch
 from torch import Tensor
 
-from bertwright.encoder.memory import num_content
+from bertwright.encoder.memory import Carried, num_content
 from bertwright.encoder.stream import Coordinates
 
 
@@ -41,8 +41,9 @@ class KeysAndValues:
         self._parts, self._source = _selected(self._parts, rows), _selected(self._source, rows)
 
 
-Past = Tensor | KeysAndValues
-"""What a block knows of earlier places: its input there (B, M, D), or keys and values."""
+Past = Tensor | Carried | KeysAndValues
+"""What a block knows of earlier places: its input there (B, M, D), what a recurrent mixer has come
+to, or keys and values."""
 
 
 class Cache:

@@ -9,8 +9,9 @@ from pydantic import Field, field_validator
 from torch import Tensor
 
 from bertwright.axes import Settings
+from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.depth import Stack
-from bertwright.encoder.encoder import Encoder, EncoderChoice
+from bertwright.encoder.encoder import Encoder
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.mixers import AttentionChoice
 from bertwright.encoder.positions import Positions
@@ -23,7 +24,8 @@ NOISE = 1000
 
 class DecoderChoice(Settings):
     """What a decoder has that its encoder has not: ``layers`` and ``positions``, None for the same,
-    and the ``order`` of the sublayers of a block. Its places see those before them."""
+    and the ``order`` of the sublayers of a block. Its places see those before them, and are of no
+    segment and no task."""
 
     layers: int | None = Field(default=None, ge=1)
     order: str = "scf"
@@ -49,9 +51,14 @@ class DecoderChoice(Settings):
         assert isinstance(encoder.depth, Stack)
         layers = self.layers or encoder.depth.layers
         depth = encoder.depth.model_copy(update={"layers": layers, "order": self.order})
-        positions = self.positions or encoder.positions
+        plain = {"segments": 0, "tasks": 0, "asking": False}
         return encoder.model_copy(
-            update={"depth": depth, "positions": positions, "visibility": Causal()}
+            update={
+                "depth": depth,
+                "embeddings": encoder.embeddings.model_copy(update=plain),
+                "positions": self.positions or encoder.positions,
+                "visibility": Causal(),
+            }
         )
 
 
@@ -63,6 +70,8 @@ def _unfit(encoder: EncoderChoice) -> str | None:
         return "it needs plain attention: set encoder.mixer.kind to attention, its gate to null"
     if encoder.memory or encoder.local is not None or encoder.bottleneck is not None:
         return "it reads whole rows: set encoder.memory to 0, local and bottleneck to null"
+    if not encoder.embeddings.one_table:
+        return "it shares the table of pieces: choose embeddings of one table, such as pieces"
     if encoder.embeddings.reads_neighbours:
         return "embeddings that read the next piece would tell it what comes: choose another kind"
     return None

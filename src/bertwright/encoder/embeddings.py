@@ -3,11 +3,13 @@
 from typing import ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
+from bertwright.encoder.dropout import Drop
 from bertwright.encoder.kernels.lookup import lookup, table
-from bertwright.encoder.kernels.noise import Noise, dropout
+from bertwright.encoder.kernels.noise import Noise, row_dropout
 from bertwright.encoder.norms import Norm
 from bertwright.encoder.positions import PositionScheme
 from bertwright.encoder.roles import Role
@@ -17,15 +19,22 @@ from bertwright.encoder.taps import Site, tap
 
 class EmbeddingChoice(Choice):
     """The axis. ``segments`` is the number of segment types, 0 for none; ``languages`` are the
-    codes of those that have a vector each, added at every place (XLM); ``norm`` normalises the sum
+    codes of those that have a vector each, added at every place (XLM); ``tasks`` is how many tasks
+    of a training have one, which in use is the first (ERNIE 2.0); ``norm`` normalises the sum
     (BERT; not GPT); ``scaled`` multiplies the pieces by the root of the width (Vaswani et al. 2017,
-    Transformer-XL); ``asking`` has a learned vector for places that ask (XLNet)."""
+    Transformer-XL); ``asking`` has a learned vector for places that ask (XLNet); ``row_dropout`` is
+    the rate at which pieces are dropped for a whole step (Merity et al. 2018)."""
 
     segments: int = 0
     languages: tuple[str, ...] = ()
+    tasks: int = Field(default=0, ge=0)
     norm: bool = True
     scaled: bool = False
     asking: bool = False
+    row_dropout: float = Field(default=0.0, ge=0, lt=1)
+
+    one_table: ClassVar[bool] = True
+    """Whether the vectors are the rows of one table, which other parts may share."""
 
     reads_neighbours: ClassVar[bool] = False
     """Whether a place is made of pieces beside its own."""
@@ -38,12 +47,16 @@ class EmbeddingChoice(Choice):
         """The width at which positions and segments are added."""
         return self.table_width(width)
 
+    def build(self, vocabulary_size: int, width: int) -> nn.Module:
+        """A module from pieces (...) int64 to their vectors (..., width)."""
+        return table(vocabulary_size, width)
+
     def joining(self, width: int) -> nn.Module | None:
-        """What makes rows of the table into what they are added to, if anything does."""
+        """What makes these vectors into what they are added to, if anything does."""
         return None
 
     def operations(self, width: int) -> float:
-        """Floating-point operations per token."""
+        """Floating-point operations per token, where the embeddings are so wide."""
         return 0.0
 
 
@@ -95,13 +108,15 @@ class Trigrams(EmbeddingChoice):
 
 
 class Embeddings(nn.Module):
-    """Tables of pieces, segments, languages; the position scheme's share; norm; dropout;
+    """Tables of pieces, segments, languages, tasks; the position scheme's share; norm; dropout;
     projection.
 
-    ``positions`` is the encoder's scheme: its table, if it has one, is a part of this module.
+    ``positions`` is the encoder's scheme: its table, if it has one, is a part of this module. All
+    of it is made ``width`` wide, and repeated in so many ``copies``.
     """
 
     parameter_roles: ClassVar[dict[str, Role]] = {"asking": Role("vector")}
+    feeds_blocks: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -110,19 +125,23 @@ class Embeddings(nn.Module):
         positions: PositionScheme,
         width: int,
         vocabulary_size: int,
-        rate: float,
+        drop: Drop,
+        copies: int = 1,
     ) -> None:
         super().__init__()
         of_table, of_sum = choice.table_width(width), choice.sum_width(width)
-        self.pieces = table(vocabulary_size, of_table)
+        self.pieces = choice.build(vocabulary_size, of_table)
+        self.row_rate = choice.row_dropout
         self.joining = choice.joining(width)
         self.segments = table(choice.segments, of_sum) if choice.segments else None
         self.languages = table(len(choice.languages), of_sum) if choice.languages else None
+        self.tasks = table(choice.tasks, of_sum) if choice.tasks else None
         self.positions = positions
         self.asking = nn.Parameter(torch.empty(of_table)) if choice.asking else None
         self.scale = of_table**0.5 if choice.scaled else None
-        self.join = Join(norm.build(of_sum) if choice.norm else nn.Identity(), rate)
+        self.join = Join(norm.build(of_sum) if choice.norm else nn.Identity(), drop)
         self.up = nn.Linear(of_sum, width) if of_sum != width else None
+        self.copies = copies
 
     def forward(
         self,
@@ -132,7 +151,8 @@ class Embeddings(nn.Module):
         site: Site | None = None,
     ) -> Tensor:
         """pieces (B, L) int64 to (B, L, D)."""
-        x = tap(site, "pieces", lookup(self.pieces.weight, pieces))
+        x = row_dropout(self._looked_up(pieces), pieces, self.row_rate, noise, 1)
+        x = tap(site, "pieces", x)
         if self.asking is not None and coordinates.asking is not None:
             x = torch.where(coordinates.asking[..., None], self.asking, x)
         if self.scale is not None:
@@ -149,10 +169,26 @@ class Embeddings(nn.Module):
         if language is not None:
             language = tap(site, "languages", language)
         join = self.join if site is None else self.join.forward
-        x = join(x, position, segment, language, noise, site)
+        task = _added(self.tasks, coordinates.task)
+        if task is not None:
+            task = tap(site, "tasks", task)
+        x = join(x, position, segment, language, task, noise, site)
         if self.up is not None:
             x = tap(site, "projection", self.up(x))
+        if self.copies > 1:
+            x = x.repeat(1, 1, self.copies)
         return tap(site, "output", x)
+
+    @property
+    def table(self) -> Tensor:
+        """The table of pieces (V, E); where there is none such, that which their vectors are made
+        from first."""
+        return next(self.pieces.parameters())
+
+    def _looked_up(self, pieces: Tensor) -> Tensor:
+        if isinstance(self.pieces, nn.Embedding):
+            return lookup(self.pieces.weight, pieces)
+        return self.pieces(pieces)
 
 
 def _added(rows: nn.Embedding | None, index: Tensor | None) -> Tensor | None:
@@ -184,9 +220,9 @@ class TrigramProjection(nn.Module):
 class Join(nn.Module):
     """The sum of what a place is made of, normalised, with dropout."""
 
-    def __init__(self, norm: nn.Module, rate: float) -> None:
+    def __init__(self, norm: nn.Module, drop: Drop) -> None:
         super().__init__()
-        self.norm, self.rate = norm, rate
+        self.norm, self.drop = norm, drop
 
     def forward(
         self,
@@ -194,6 +230,7 @@ class Join(nn.Module):
         position: Tensor | None,
         segment: Tensor | None,
         language: Tensor | None,
+        task: Tensor | None,
         noise: Noise | None = None,
         site: Site | None = None,
     ) -> Tensor:
@@ -205,4 +242,6 @@ class Join(nn.Module):
             x = x + segment
         if language is not None:
             x = x + language
-        return dropout(self.norm(tap(site, "sum", x)), self.rate, noise, 0)
+        if task is not None:
+            x = x + task
+        return self.drop(self.norm(tap(site, "sum", x)), noise, 0)

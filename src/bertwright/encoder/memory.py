@@ -1,9 +1,22 @@
-"""What the rows of one step leave for those of the next: the states before every attention."""
+"""What the rows of one step leave for those of the next: the states before every attention, or the
+state that a recurrent mixer has come to."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from bertwright.encoder.stream import Coordinates
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What a recurrent mixer had come to at the end of the rows before, (B, 1, S), None where there
+    were none; ``keep`` takes what it has come to now, which stays without gradient."""
+
+    state: Tensor | None
+    keep: Callable[[Tensor], None]
 
 
 class Memory:
@@ -32,11 +45,22 @@ class Memory:
         self._next[block] = torch.cat((past, content), dim=1)[:, -self.document.shape[1] :]
         return past
 
+    def carried(self, block: int) -> Carried:
+        """What a recurrent block goes on from, and where it leaves what it has come to."""
+
+        def keep(state: Tensor) -> None:
+            self._next[block] = state.detach()
+
+        return Carried(self.states.get(block), keep)
+
     def following(self, coordinates: Coordinates) -> "Memory":
-        """What is remembered after rows with these coordinates have passed."""
+        """What is remembered after rows with these coordinates have passed: of their last
+        document, which the next rows may go on with as their document 0."""
         own = self._documents(coordinates)[:, : num_content(coordinates)]
-        document = torch.cat((self.document, own), dim=1)[:, -self.document.shape[1] :]
-        return Memory(self._next, document.clamp(max=0))
+        last = own.amax(1, keepdim=True)
+        document = torch.cat((self.document.where(last < 1, -1), own), dim=1)
+        document = document[:, -self.document.shape[1] :]
+        return Memory(self._next, torch.where(document == last.clamp(min=0), 0, -1))
 
     def before(self, coordinates: Coordinates) -> Coordinates:
         """The coordinates of keys: the remembered places, then those of the rows.

@@ -66,6 +66,16 @@ class NoNormChoice(Norm):
         return NoNorm(width)
 
 
+class Unnormalised(Norm):
+    """Nothing at all, as in recurrent language models."""
+
+    kind: Literal["none"] = "none"
+    placement: Literal["post", "pre", "sub"] = "pre"
+
+    def build(self, width: int) -> nn.Module:
+        return nn.Identity()
+
+
 class LayerNorm(nn.Module):
     """Layer normalisation; statistics are taken in float32 whatever the dtype of the states."""
 

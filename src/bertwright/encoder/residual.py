@@ -1,12 +1,28 @@
-"""How what a sublayer writes goes on: as it is, or weighed with all that was written before."""
+"""How what a sublayer writes goes on: alone, added to what it reads, or weighed with all that was
+written before."""
 
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
 from bertwright.encoder.roles import Role
+
+Join = Callable[[Tensor, Tensor], Tensor]
+"""The states behind a sublayer, of what it reads and what it writes."""
+
+
+def added(x: Tensor, change: Tensor) -> Tensor:
+    """Both of them."""
+    return x + change
+
+
+def replaced(x: Tensor, change: Tensor) -> Tensor:
+    """What is written alone."""
+    return change
 
 
 class Residual(Choice):
@@ -15,15 +31,33 @@ class Residual(Choice):
     looks_back: ClassVar[bool] = False
     """Whether a sublayer is told of all that came before it, so that none may be left out."""
 
+    def join(self, block: int) -> Join:
+        """What the sublayers of a block do with what they write."""
+        return added
+
     def weights(self, number: int) -> nn.Module | None:
         """What stands behind a sublayer, given how many states came before what it makes."""
         return None
 
 
 class Plain(Residual):
-    """The states are what they were, and what was written (He et al. 2016)."""
+    """The states are what they were, and what was written (He et al. 2016), from block ``start``
+    on; before it they are what was written (1 in ELMo)."""
 
     kind: Literal["plain"] = "plain"
+    start: int = Field(default=0, ge=0)
+
+    def join(self, block: int) -> Join:
+        return added if block >= self.start else replaced
+
+
+class Replaced(Residual):
+    """The states are what was written."""
+
+    kind: Literal["none"] = "none"
+
+    def join(self, block: int) -> Join:
+        return replaced
 
 
 class Weighted(Residual):

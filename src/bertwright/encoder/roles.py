@@ -14,9 +14,10 @@ class Role:
 
     ``parts`` says how many canonical matrices are stored in it, one above the other (a fused
     query-key-value projection has three); ``residual`` marks the matrices that write to the
-    residual stream; ``first_part`` is how large the first of the parts begins beside the others;
-    ``depth`` is the index of the block and ``sublayer`` the name of the sublayer,
-    None outside of them. A gate starts as 1, a mixture as the last of what it mixes.
+    residual stream; ``depth`` is the index of the block, -1 before the blocks, None behind them;
+    ``sublayer`` the name of the sublayer, None outside of them. A gate starts as 1, a mixture as
+    the last of what it mixes. ``first_part`` is how large the first of the parts begins beside the
+    others.
     """
 
     kind: Kind
@@ -27,6 +28,9 @@ class Role:
     first_part: float = 1.0
 
 
+FIRST = -1
+"""The depth of what stands before the blocks."""
+
 LINEAR = {"weight": Role("matrix"), "bias": Role("bias")}
 TABLE = {"weight": Role("table")}
 
@@ -35,14 +39,19 @@ def roles(module: nn.Module) -> dict[str, Role]:
     """The role of every parameter of a module, by the names of ``named_parameters()``.
 
     A module class states the roles of its parameters in ``parameter_roles``, where dotted names
-    reach into children; what an outer module states wins. A parameter without a role is an error
-    of ours.
+    reach into children; what an outer module states wins. One that stands before the blocks says so
+    by ``feeds_blocks``. A parameter without a role is an error of ours.
     """
     found: dict[str, Role] = {}
+    feeding: list[str] = []
     for prefix, child in module.named_modules():
+        if getattr(child, "feeds_blocks", False):
+            feeding.append(f"{prefix}." if prefix else "")
         for name, role in _stated(child).items():
             found.setdefault(f"{prefix}.{name}" if prefix else name, role)
-    return {name: _placed(name, found[name]) for name, _ in module.named_parameters()}
+    return {
+        name: _placed(name, found[name], tuple(feeding)) for name, _ in module.named_parameters()
+    }
 
 
 def _stated(module: nn.Module) -> dict[str, Role]:
@@ -53,11 +62,11 @@ def _stated(module: nn.Module) -> dict[str, Role]:
     return getattr(module, "parameter_roles", {})
 
 
-def _placed(name: str, role: Role) -> Role:
+def _placed(name: str, role: Role, feeding: tuple[str, ...]) -> Role:
     """The role of a parameter with its block and sublayer, which its name tells."""
     parts = name.split(".")
     if "blocks" not in parts:
-        return role
+        return replace(role, depth=FIRST if name.startswith(feeding) else None)
     _, depth, *inner = parts[parts.index("blocks") :]
     sublayer = inner[1] if inner[0] == "sublayers" else None
     return replace(role, depth=int(depth), sublayer=sublayer)

@@ -17,6 +17,7 @@ class Coordinates:
     and a row is one document; padding has document -1. ``place`` is the place in the row, which
     broadcasts to (B, L). ``order`` is the turn of a place in a factorisation of the text.
     ``language`` is a number among those that the encoder knows; None means the first of them.
+    ``task`` is the number of the task that is trained; None means the first.
     ``asking`` (bool) marks places that know where they stand and not what stands there: they come
     last in the row, and nobody sees them.
     """
@@ -28,6 +29,7 @@ class Coordinates:
     order: Tensor | None = None
     asking: Tensor | None = None
     language: Tensor | None = None
+    task: Tensor | None = None
 
     @staticmethod
     def plain(pieces: Tensor) -> "Coordinates":

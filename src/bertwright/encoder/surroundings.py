@@ -1,11 +1,13 @@
 """What a sublayer that mixes places is told of them."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
 from bertwright.encoder.positions import Relation, Rotation
-from bertwright.encoder.visibility import View
+from bertwright.encoder.runs import Runs
+from bertwright.encoder.visibility import View, Way
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,13 +23,14 @@ class Surroundings:
     """Who sees whom, and where everything stands, for one pass.
 
     ``key_rotation`` is that of keys which are not the same places as the queries: what is
-    remembered comes before them.
+    remembered comes before them. ``runs`` are those that a recurrent mixer reads, by the way.
     """
 
     view: View
     rotation: Rotation | None = None
     key_rotation: Rotation | None = None
     relation: Relation | None = None
+    runs: Mapping[Way, Runs] = field(default_factory=dict[Way, Runs])
     across: Across | None = None
 
     @property

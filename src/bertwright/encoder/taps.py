@@ -5,11 +5,13 @@ asks with a pattern (``blocks.*.attention.weights``). When nobody listens, modul
 and do nothing at all. The names are public API; docs/architecture.md has the table.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 
 from torch import Tensor
+
+from bertwright.errors import UserError
 
 Replacement = Callable[[Tensor], Tensor]
 
@@ -57,6 +59,13 @@ class Taps:
         patterns = [p for p, *_ in self._recordings] + [p for p, _ in self._replacements]
         return any(fnmatchcase(name, pattern) for pattern in patterns)
 
+    def lacks(self, name: str, reason: str) -> None:
+        """Refuse whoever asks for a name by its last part, where there is no such value."""
+        last = name.rpartition(".")[2]
+        for pattern in [p for p, *_ in self._recordings] + [p for p, _ in self._replacements]:
+            if pattern.rpartition(".")[2] == last and fnmatchcase(name, pattern):
+                raise UserError(f"{pattern}: there is no {name}, {reason}")
+
     def pass_by(self, name: str, value: Tensor) -> Tensor:
         """Offer a value under its name; use what comes back."""
         for pattern, function in self._replacements:
@@ -81,6 +90,11 @@ class Site:
     def wants(self, *names: str) -> bool:
         """Whether anyone listens to one of the names."""
         return any(self._taps.wants(self._prefix + name) for name in names)
+
+    def lacks(self, names: Iterable[str], reason: str) -> None:
+        """Refuse whoever asks for one of these names in particular."""
+        for name in names:
+            self._taps.lacks(self._prefix + name, reason)
 
     def __call__(self, name: str, value: Tensor) -> Tensor:
         return self._taps.pass_by(self._prefix + name, value)

@@ -14,6 +14,8 @@ from torch import Tensor
 from bertwright.axes import Choice
 from bertwright.encoder.stream import Coordinates
 
+Way = Literal["forward", "backward"]
+
 
 class Visibility(Choice):
     """The axis: a rule ``visible(query, key)``."""
@@ -45,6 +47,28 @@ class Causal(Visibility):
 
     def visible(self, query: Coordinates, key: Coordinates) -> Tensor:
         return key.place <= query.place
+
+
+class Reversed(Visibility):
+    """A place sees itself and what stands behind it in the row."""
+
+    kind: Literal["reversed"] = "reversed"
+
+    def visible(self, query: Coordinates, key: Coordinates) -> Tensor:
+        return key.place >= query.place
+
+
+class BothWays(Visibility):
+    """The first half of a state sees as ``causal``, the second as ``reversed``; so together they
+    see everything, and each still has its next piece to guess (Peters et al. 2018).
+
+    Only a mixer that keeps the two halves apart can keep this rule.
+    """
+
+    kind: Literal["both-ways"] = "both-ways"
+
+    def visible(self, query: Coordinates, key: Coordinates) -> Tensor:
+        return torch.ones_like(query.place >= key.place)
 
 
 class Window(Visibility):
@@ -165,9 +189,41 @@ def view(rule: Visibility, coordinates: Coordinates, keys: Coordinates | None = 
 
 def _order(members: "tuple[Visibility, ...]") -> Literal["all", "causal"] | None:
     """What rules that hold together come to, where it is one of the two plainest."""
-    if not all(isinstance(rule, Bidirectional | Causal) for rule in members):
+    if not all(isinstance(rule, Bidirectional | BothWays | Causal) for rule in members):
         return None
     return "causal" if any(isinstance(rule, Causal) for rule in members) else "all"
+
+
+WAYS: dict[type[Visibility], tuple[Way, ...]] = {
+    Causal: ("forward",),
+    Reversed: ("backward",),
+    BothWays: ("forward", "backward"),
+}
+
+
+def ways(rule: Visibility) -> tuple[Way, ...]:
+    """The ways in which a text is read under a rule, one for each part of a state; none where the
+    rule is more than a way and the documents within which it goes."""
+    members = [r for r in _members(rule, Both) if not isinstance(r, SameDocument)]
+    return WAYS.get(type(members[0]), ()) if len(members) == 1 else ()
+
+
+def is_read_on(rule: Visibility) -> bool:
+    """Whether a place sees all that its neighbour sees, or begins anew: no more can be kept by what
+    is read place by place."""
+    plain = (Bidirectional, SameDocument, *WAYS)
+    return all(isinstance(member, plain) for member in _members(rule, Both))
+
+
+def is_empty(rule: Visibility) -> bool:
+    """Whether a place sees nothing but itself."""
+    kinds = {type(member) for member in _members(rule, Both)}
+    return {Causal, Reversed} <= kinds
+
+
+def is_by_halves(rule: Visibility) -> bool:
+    """Whether the two halves of a state see differently."""
+    return any(isinstance(member, BothWays) for member in _members(rule, Both))
 
 
 def is_two_sided(rule: Visibility) -> bool:

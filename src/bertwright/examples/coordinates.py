@@ -10,11 +10,22 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-Relation = Literal["next", "random", "previous"]
+Relation = Literal["next", "random", "previous", "same-document", "real", "fake"]
 
-RELATIONS: tuple[Relation, ...] = ("next", "random", "previous")
-"""What the second text of a pair may be to the first: what follows it, a stretch of another
-document, what comes before it."""
+RELATIONS: tuple[Relation, ...] = (
+    "next",
+    "random",
+    "previous",
+    "same-document",
+    "real",
+    "fake",
+)
+"""What the texts of a row may be to each other. The second of a pair: what follows the first, a
+stretch of another document, what comes before it, a stretch elsewhere in its document. The turns of
+a dialogue: as they were, or one of them from another dialogue."""
+
+Need = Literal["translations", "histories", "dialogues", "phrases", "capitals"]
+"""What a data set may hold beside plain text, or in its place."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,7 +33,8 @@ class Coordinates:
     """Where each place stands; every array is (B, L) int32, None where nobody needs it.
 
     - ``position``: counted from the start of the place's document; None means 0 to L-1 in every row
-    - ``segment``: 0 for the first text of a pair, 1 for the second; None means 0 everywhere
+    - ``segment``: 0 for the first text of a pair, 1 for the second; in a dialogue 0 for the one who
+      speaks first, 1 for the others; None means 0 everywhere
     - ``document``: which of the row's isolated texts it belongs to, -1 for padding; None means that
       every place is real and the row is one text
     - ``word``: index of the word within the row, -1 for special tokens and padding
@@ -30,6 +42,10 @@ class Coordinates:
     - ``order``: the turn of the place in a factorisation of the row
     - ``language``: which of the languages of the data its text is in, special tokens included; None
       where nobody said
+    - ``phrase``, ``entity``: the number of the phrase or entity that it is part of, -1 where it is
+      of none; None where nobody said
+    - ``capital``: 1 where a word begins with a capital letter, 0 where not; None where nobody said
+    - ``task``: which of the tasks of a training the row is of; None means the first
     - ``asking``: bool, places behind the text that know where they stand, not what stands there
     """
 
@@ -41,6 +57,10 @@ class Coordinates:
     order: NDArray[np.int32] | None = None
     asking: NDArray[np.bool_] | None = None
     language: NDArray[np.int32] | None = None
+    phrase: NDArray[np.int32] | None = None
+    entity: NDArray[np.int32] | None = None
+    capital: NDArray[np.int32] | None = None
+    task: NDArray[np.int32] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,8 +69,8 @@ class Rows:
 
     - ``pieces``: (B, L) int32
     - ``special``: (B, L) bool, special tokens and padding: places that are never chosen
-    - ``relation``: (B,) int64 for pairs, what the second text is to the first, as its number in
-      ``RELATIONS``; None where rows are not pairs
+    - ``relation``: (B,) int64 for pairs and dialogues, what their texts are to each other, as its
+      number in ``RELATIONS``; None where rows are neither
     """
 
     pieces: NDArray[np.int32]

@@ -62,6 +62,50 @@ def next_pieces(
     piece to predict. ``targets_per_row`` asks only so many, evenly spread from a start that
     ``draw`` draws; None asks all L - 1, those that do not count with weight 0.
     """
+    where, weight = _with_a_next(rows, targets_per_row, draw)
+    return ask_pieces(rows, where, weight, shift=1)
+
+
+def every_place(rows: Rows) -> Question:
+    """Every place, those that are not real with weight 0; there is nothing to answer."""
+    where = np.arange(rows.pieces.size)
+    return Question(where, np.zeros_like(where), rows.real.ravel().astype(np.float32))
+
+
+def every_step(rows: Rows) -> Question:
+    """Every place that another of the same document follows; there is nothing to answer."""
+    question = next_pieces(rows)
+    return replace(question, target=np.zeros_like(question.target))
+
+
+def previous_pieces(
+    rows: Rows, targets_per_row: int | None = None, draw: Draw | None = None
+) -> Question:
+    """Ask at every place for the piece before it: :func:`next_pieces` read backwards."""
+    where, weight = _with_a_next(rows, targets_per_row, draw)
+    return ask_pieces(rows, where + 1, weight, shift=-1)
+
+
+def both_neighbours(
+    rows: Rows, targets_per_row: int | None = None, draw: Draw | None = None
+) -> Question:
+    """Ask for the next pieces, then for the previous ones; ``beside`` holds in ``behind`` whether
+    the asked piece stands behind the place (1) or before it (0)."""
+    after = next_pieces(rows, targets_per_row, draw)
+    before = previous_pieces(rows, targets_per_row, draw)
+    behind = np.repeat(np.array([1, 0], np.int64), [len(after.where), len(before.where)])
+    return Question(
+        np.concatenate((after.where, before.where)),
+        np.concatenate((after.target, before.target)),
+        np.concatenate((after.weight, before.weight)),
+        {"behind": behind},
+    )
+
+
+def _with_a_next(
+    rows: Rows, targets_per_row: int | None, draw: Draw | None
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Places (B, m) after which a real one of the same document stands, and their weights."""
     document = rows.coordinates.document
     num_rows, length = rows.pieces.shape
     counts = np.ones((num_rows, length - 1), np.bool_)
@@ -69,21 +113,20 @@ def next_pieces(
         counts = (document[:, 1:] == document[:, :-1]) & (document[:, 1:] >= 0)
     if targets_per_row is None:
         where = np.broadcast_to(np.arange(length - 1), counts.shape)
-        return ask_pieces(rows, where, counts.astype(np.float32), shift=1)
+        return where, counts.astype(np.float32)
     start = (draw or Draw(0)).integers(counts.sum(axis=1, keepdims=True))
-    where, weight = _evenly(counts, targets_per_row, start)
-    return ask_pieces(rows, where, weight, shift=1)
+    return _evenly(counts, targets_per_row, start)
 
 
 def sentence_relation(rows: Rows, classes: Sequence[Relation]) -> Question:
-    """Ask at the first place of each row what its second text is to the first, one of ``classes``.
+    """Ask at the first place of each row what its texts are to each other, one of ``classes``.
 
     A row of a relation that is none of them weighs nothing.
     """
     if rows.relation is None:
         raise UserError(
-            "a question about two texts needs rows that are pairs: choose the assembly "
-            "segment-pair or sentence-pair"
+            "a question about several texts needs rows that have them: choose the assembly "
+            "segment-pair, sentence-pair or dialogue"
         )
     label = np.array([classes.index(r) if r in classes else -1 for r in RELATIONS])
     target = label[rows.relation]

@@ -9,12 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from bertwright.encoder.depth import Depth
-from bertwright.encoder.encoder import EncoderChoice
+from bertwright.encoder.choice import EncoderChoice
 from bertwright.model.model import Model
-from bertwright.objectives.causal import Causal
-from bertwright.objectives.denoising import Denoising
-from bertwright.objectives.masked import Masked
 from bertwright.recipes import Recipe
 from bertwright.recipes.about import Count
 
@@ -78,69 +74,47 @@ def arithmetic(recipe: Recipe, phase: int = 0, vocabulary_size: int | None = Non
     """The operations per token of one phase of a recipe."""
     encoder, length = recipe.encoder, recipe.assembly_of(phase).length
     size = vocabulary_size or recipe.text.tokenizer.size
-    mixing, inner = _sublayers(encoder.depth, recipe.num_blocks_of(phase))
-    width = encoder.inner_width
-    gates = 3 if encoder.feed_forward.gated else 2
-    projected, attended = encoder.mixer.operations(width, length)
-    attended += encoder.positions.operations(width, length)
-    products = mixing * projected + inner * 2 * gates * width * encoder.feed_forward.inner(width)
-    products += encoder.embeddings.operations(encoder.width)
-    products += recipe.num_blocks_of(phase) * encoder.depth.operations(encoder.width)
-    if encoder.bottleneck is not None:
-        products += recipe.num_blocks_of(phase) * encoder.bottleneck.operations(encoder.width)
-    named = recipe.output.width(encoder)
-    transform = 2 * encoder.width * named if recipe.output.transform else 0
-    asked = _asked_share(recipe, phase, length)
-    vocabulary = asked * (transform + 2 * named * size)
-    return Arithmetic(products, mixing * attended, vocabulary, _decoding(recipe, phase, length))
-
-
-def _decoding(recipe: Recipe, phase: int, length: int) -> float:
-    """Operations of a decoder per token of the text."""
-    total = 0.0
+    products, attended = _stack(encoder, length, recipe.num_blocks_of(phase))
+    asked = decoded = 0.0
     for turn in recipe.turns_of(phase):
         for objective in turn.objectives.values():
-            if isinstance(objective, Denoising) and recipe.decoder is not None:
-                choice = recipe.decoder.of(recipe.encoder)
-                targets = objective.noising.targets(length)
-                total += turn.share * decoder_operations(choice, targets, length) / length
-    return total
+            share = turn.share * objective.per_place(length)
+            asked += share
+            if objective.decodes and recipe.decoder is not None:
+                targets = objective.per_place(length) * length
+                decoded += share * _decoder(recipe.decoder.of(encoder), targets, length)
+    vocabulary = asked * recipe.output.operations(encoder, size)
+    return Arithmetic(products, attended, vocabulary, decoded)
 
 
-def decoder_operations(decoder: EncoderChoice, targets: int, length: int) -> float:
-    """The operations that a decoder needs for so many targets of a row of a length.
+def _stack(
+    choice: EncoderChoice, length: int, num_blocks: int | None = None
+) -> tuple[float, float]:
+    """The operations per place of a row of a length: those of a width and those of the length."""
+    gates = 3 if choice.feed_forward.gated else 2
+    products = attended = 0.0
+    orders = choice.depth.orders()[:num_blocks]
+    for order, (reads, writes) in zip(orders, choice.inner_widths, strict=False):
+        mixing, inner = order.count("s"), order.count("f")
+        mixed, by_length = choice.mixer.operations_between(reads, writes, choice.num_parts, length)
+        products += mixing * mixed
+        products += inner * 2 * gates * writes * choice.feed_forward.inner(writes)
+        products += choice.depth.operations(choice.width)
+        if choice.bottleneck is not None:
+            products += choice.bottleneck.operations(choice.width)
+        attended += mixing * (by_length + choice.positions.operations(writes, length))
+    return products + choice.embeddings.operations(choice.entry_width), attended
+
+
+def _decoder(decoder: EncoderChoice, targets: float, length: int) -> float:
+    """The operations of a decoder for each of the targets of a row of a length.
 
     Cross-attention projects queries and outputs for every target, keys and values for every place.
     """
-    letters, width = "".join(decoder.depth.orders()), decoder.width
-    projected, attended = decoder.mixer.operations(width, targets)
-    attended += decoder.positions.operations(width, targets)
-    gates = 3 if decoder.feed_forward.gated else 2
-    inner = 2 * gates * width * decoder.feed_forward.inner(width)
-    own = targets * (letters.count("s") * (projected + attended) + letters.count("f") * inner)
-    half, across = projected / 2, decoder.mixer.operations(width, length)[1]
-    read = letters.count("c") * (targets * (half + across) + length * half)
-    return own + read + targets * decoder.embeddings.operations(width)
-
-
-def _sublayers(depth: Depth, num_blocks: int | None = None) -> tuple[int, int]:
-    letters = "".join(depth.orders()[:num_blocks])
-    return letters.count("s"), letters.count("f")
-
-
-def _asked_share(recipe: Recipe, phase: int, length: int) -> float:
-    """Questions to the vocabulary per token."""
-    share = 0.0
-    for turn in recipe.turns_of(phase):
-        for objective in turn.objectives.values():
-            if isinstance(objective, Masked):
-                share += turn.share * objective.selection.rate.at(0.5)
-            elif isinstance(objective, Causal):
-                asked = 1.0 if objective.targets is None else objective.targets / length
-                share += turn.share * asked
-            elif isinstance(objective, Denoising):
-                share += turn.share * objective.noising.targets(length) / length
-    return share
+    across = sum(order.count("c") for order in decoder.depth.orders())
+    projected, attended = decoder.mixer.operations(decoder.width, length)
+    read = across * (projected / 2 * (1 + length / targets) + attended)
+    return sum(_stack(decoder, round(targets))) + read
 
 
 def training_arithmetic(recipe: Recipe, vocabulary_size: int | None = None) -> float:
@@ -166,7 +140,8 @@ def training_memory(recipe: Recipe, vocabulary_size: int | None = None) -> int:
 
 def _activations(encoder: EncoderChoice, length: int) -> int:
     """Numbers kept for the way back, per token."""
-    mixing, inner = _sublayers(encoder.depth)
+    letters = "".join(encoder.depth.orders())
+    mixing, inner = letters.count("s"), letters.count("f")
     width = encoder.inner_width
     heads = encoder.mixer.shape(width).heads
     wide = encoder.feed_forward.inner(width) * (3 if encoder.feed_forward.gated else 2)

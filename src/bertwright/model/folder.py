@@ -39,8 +39,9 @@ def save_model(
 
 
 def save_weights(path: Path, module: nn.Module) -> None:
-    """Write the parameters of a module as float32, a shared storage once."""
+    """Write the parameters of a module as float32, a shared storage once, and its buffers."""
     named = {n: p.detach().float().contiguous() for n, p in module.named_parameters()}
+    named |= {n: b.contiguous() for n, b in module.named_buffers()}
     with atomic_file(path) as temporary:
         save_file(named, str(temporary), metadata={"format": "pt"})
 
@@ -62,10 +63,15 @@ def load_model(folder: Path) -> tuple[Model, Tokenizer]:
         )
     tensors = read_tensors(folder / WEIGHTS)
     tokenizer = Tokenizer.load(folder)
-    # A published table may have more rows than there are pieces.
-    table = tensors.get("encoder.embeddings.pieces.weight")
-    size = tokenizer.size if table is None else max(len(table), tokenizer.size)
+    size = max(num_pieces(tensors, tokenizer), tokenizer.size)
     return filled(load_recipe(folder), size, tensors, str(folder / WEIGHTS)), tokenizer
+
+
+def num_pieces(tensors: Mapping[str, Tensor], tokenizer: Tokenizer) -> int:
+    """How many pieces a stored model knows: a published table may have more rows than there are
+    pieces, and characters are as many whatever the pieces."""
+    tables = (tensors.get(f"encoder.embeddings.pieces.{name}") for name in ("weight", "spelling"))
+    return next((len(table) for table in tables if table is not None), tokenizer.size)
 
 
 def filled(recipe: Recipe, vocabulary_size: int, tensors: dict[str, Tensor], origin: str) -> Model:
@@ -93,8 +99,9 @@ def load_weights(path: Path, module: nn.Module) -> None:
 
 @torch.no_grad()
 def fill(module: nn.Module, tensors: dict[str, Tensor], origin: str) -> None:
-    """Fill the parameters of a module; UserError that names the origin where others are needed."""
-    wanted = dict(module.named_parameters())
+    """Fill the parameters and the buffers of a module; UserError that names the origin where others
+    are needed."""
+    wanted = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     if odd := sorted(wanted.keys() ^ tensors.keys()):
         where = "is missing from" if odd[0] in wanted else "is not known to the model of"
         raise UserError(f"{origin}: the parameter {odd[0]} {where} this file's recipe")

@@ -6,6 +6,7 @@ norm where there is one.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -24,13 +25,15 @@ _LAST = re.compile(r"last(?:-(\d+))?")
 
 @dataclass(frozen=True)
 class Layers:
-    """Layers by their numbers, and how they are mixed: side by side, their sum or their mean."""
+    """Layers by their numbers, and how they are mixed: side by side, their sum or their mean;
+    ``width`` is what they come to."""
 
     numbers: tuple[int, ...]
     mix: Mix
+    width: int
 
     def states(self, encoder: Encoder, pieces: Tensor, coordinates: Coordinates) -> Tensor:
-        """(B, L, D), or (B, L, N D) where N layers stand side by side.
+        """(B, L, width).
 
         What lies above the highest of them is not computed.
         """
@@ -47,22 +50,25 @@ class Layers:
         together = torch.stack(found)
         return together.sum(0) if self.mix == "sum" else together.mean(0)
 
-    def width(self, of_one: int) -> int:
-        """The width of the states, of layers that are so wide."""
-        return of_one * (len(self.numbers) if self.mix == "concat" else 1)
 
+def layers_of(said: str, mix: Mix, widths: Sequence[int]) -> Layers:
+    """The layers that ``last``, ``last-4``, ``7``, ``5-8``, ``2,4,6`` or ``all`` name in a model
+    whose layers are so wide, from the embeddings on; ``all`` leaves these out, ``last-4`` takes
+    fewer where there are not so many.
 
-def layers_of(said: str, mix: Mix, depth: int) -> Layers:
-    """The layers that ``last``, ``last-4``, ``7``, ``5-8``, ``2,4,6`` or ``all`` name in a model of
-    ``depth`` blocks; ``all`` leaves the embeddings out, ``last-4`` takes fewer where there are not
-    so many.
-
-    Errors: UserError for what names none.
+    Errors: UserError for what names none, or cannot be mixed so.
     """
     if mix not in get_args(Mix):
         raise UserError(f"layers are not mixed by {mix!r}: choose {', '.join(get_args(Mix))}")
-    numbers = [number for part in said.split(",") for number in _named(part.strip(), depth)]
-    return Layers(tuple(dict.fromkeys(numbers)), mix)
+    depth = len(widths) - 1
+    named = [number for part in said.split(",") for number in _named(part.strip(), depth)]
+    numbers = tuple(dict.fromkeys(named))
+    wide = [widths[number] for number in numbers]
+    if mix == "concat":
+        return Layers(numbers, mix, sum(wide))
+    if len(set(wide)) > 1:
+        raise UserError(f"layers {said} are {sorted(set(wide))} wide, which have no {mix}")
+    return Layers(numbers, mix, wide[0])
 
 
 def _named(part: str, depth: int) -> range:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import torch
 
-from bertwright.encoder.visibility import Visibility, Window
+from bertwright.encoder.visibility import Visibility, Window, is_empty
+from bertwright.errors import UserError
 from bertwright.model.model import Model
 from bertwright.model.reading import read_batches
 from bertwright.objectives.causal import Causal
@@ -18,9 +19,15 @@ def reading_rule(model: Model) -> Visibility:
 
     A model with a memory sees as many places back as it remembers: every place of its training that
     does not stand at the beginning saw at least those.
+
+    Errors: UserError for a model that reads in the other direction.
     """
-    rule = model.encoder.rule & Causal.visibility
-    return rule & Window(size=model.remembers) if model.remembers else rule
+    rule, reach = model.encoder.rule & Causal().visibility, model.recipe.encoder.reach
+    if is_empty(rule):
+        raise UserError(
+            f"{model.recipe.name} reads texts from their end: it cannot say what comes next"
+        )
+    return rule if reach is None else rule & Window(size=reach)
 
 
 @torch.inference_mode()

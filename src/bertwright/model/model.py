@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bertwright.encoder.characters import Characters, CharacterTable
 from bertwright.encoder.decoder import Decoder
 from bertwright.encoder.encoder import Encoder
 from bertwright.encoder.initialisation import initialise
@@ -31,6 +32,8 @@ from bertwright.objectives.objective import (
 )
 from bertwright.objectives.output import Output
 from bertwright.recipes import Recipe
+from bertwright.text.spelling import spelled, spelling
+from bertwright.text.tokenizers import Tokenizer
 
 
 class TensorBatch:
@@ -59,6 +62,7 @@ def tensor_coordinates(batch: Batch, pieces: Tensor) -> Coordinates:
         document=moved(own.document),
         order=moved(own.order),
         language=moved(own.language),
+        task=moved(own.task),
         asking=None if own.asking is None else torch.from_numpy(own.asking).to(pieces.device),
     )
 
@@ -83,11 +87,13 @@ class Model(nn.Module):
         super().__init__()
         self.recipe = recipe
         self.vocabulary_size = vocabulary_size
-        self.encoder: Encoder = recipe.encoder.build(vocabulary_size)
+        self.encoder = Encoder(recipe.encoder, vocabulary_size)
         names_pieces = any(o.names_pieces for o in recipe.objectives.values())
         self.output: Output | None = (
             recipe.output.build(recipe.encoder, vocabulary_size) if names_pieces else None
         )
+        if self.output is not None:
+            self.output.share(self.encoder.embeddings)
         host = Host(recipe.encoder, self.encoder.embeddings, vocabulary_size)
         heads = {name: o.head(host) for name, o in recipe.objectives.items()}
         self.heads = nn.ModuleDict({n: head for n, head in heads.items() if head is not None})
@@ -98,10 +104,22 @@ class Model(nn.Module):
         self.pooler = nn.Linear(width, width) if recipe.pooler else None
 
     @staticmethod
-    def build(recipe: Recipe, vocabulary_size: int) -> "Model":
-        """A model with its parameters drawn from the recipe's seed."""
+    def build(recipe: Recipe, vocabulary_size: int, tokenizer: Tokenizer | None = None) -> "Model":
+        """A model with its parameters drawn from the recipe's seed.
+
+        Where the vectors of pieces are made of their characters the tokenizer says how they are
+        written; without one they are written as their numbers.
+        """
         model = Model(recipe, vocabulary_size)
         initialise(model, recipe.encoder.initialisation, recipe.seed)
+        choice, pieces = recipe.encoder.embeddings, model.encoder.embeddings.pieces
+        if isinstance(choice, Characters) and isinstance(pieces, CharacterTable):
+            numbers = [str(piece) for piece in range(vocabulary_size)]
+            pieces.spell(
+                spelled(numbers, choice.longest)
+                if tokenizer is None
+                else spelling(tokenizer, vocabulary_size, choice.longest)
+            )
         return model
 
     @property
@@ -111,8 +129,8 @@ class Model(nn.Module):
 
     @property
     def embedding(self) -> Tensor:
-        """The table of pieces (V, E)."""
-        return self.encoder.embeddings.pieces.weight
+        """The table of pieces (V, E), or that which their vectors are made from."""
+        return self.encoder.embeddings.table
 
     def losses(
         self,
@@ -164,9 +182,11 @@ class Model(nn.Module):
         return states
 
     def logits(self, states: Tensor) -> Tensor:
-        """states (M, D) to logits over the vocabulary (M, V)."""
+        """states (M, D) to logits over the vocabulary (M, V): those of the first part of a state,
+        which reads forward, where its halves read different ways."""
         assert self.output is not None, "this recipe has no output over the vocabulary"
-        return self.output.logits(states, self.embedding)
+        first = states[..., : self.recipe.encoder.part_width]
+        return self.output.logits(first, self.embedding)
 
     def record(
         self, *patterns: str, gradients: bool = False

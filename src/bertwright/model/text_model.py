@@ -76,7 +76,7 @@ class TextModel:
         encoder with a vector for each; None means the first that it knows.
         """
         result: list[Vectors] = [np.empty((0, 0), np.float32)] * len(texts)
-        chosen = layers_of(layers, mix, len(self.model.encoder.blocks))
+        chosen = layers_of(layers, mix, self.model.recipe.encoder.widths)
         for batch in self._batches(self._rows(texts), language):
             states = self._states(chosen, batch).float().cpu().numpy()
             for row, number in enumerate(batch.numbers):
@@ -106,7 +106,7 @@ class TextModel:
             if layers != "last":
                 raise UserError("the pooling last-four chooses layers: leave one of the two out")
             pooling, layers, mix = "mean", "last-4", "concat"
-        chosen = layers_of(layers, mix, len(self.model.encoder.blocks))
+        chosen = layers_of(layers, mix, self.model.recipe.encoder.widths)
         vectors: Vectors | None = None
         for batch in self._batches(self._rows(texts), language):
             states = self._states(chosen, batch)
@@ -117,7 +117,7 @@ class TextModel:
                 vectors = np.empty((len(texts), pooled.shape[1]), np.float32)
             vectors[batch.numbers] = pooled.cpu().numpy()
         if vectors is None:
-            return np.empty((0, chosen.width(self.model.recipe.encoder.width)), np.float32)
+            return np.empty((0, chosen.width), np.float32)
         return vectors
 
     @torch.inference_mode()

@@ -1,5 +1,8 @@
 """Questions asked of a text: one file each."""
 
+from bertwright.objectives.activation import ActivationChange, ActivationSize
+from bertwright.objectives.adaptive_softmax import AdaptiveSoftmax
+from bertwright.objectives.capitalised import Capitalised
 from bertwright.objectives.causal import Causal
 from bertwright.objectives.denoising import Denoising
 from bertwright.objectives.generated import Generated
@@ -7,10 +10,14 @@ from bertwright.objectives.masked import Masked
 from bertwright.objectives.objective import Objective
 from bertwright.objectives.permutation import Permutation
 from bertwright.objectives.ponder import Ponder
+from bertwright.objectives.reordering import Reordering
 from bertwright.objectives.replaced_token import ReplacedToken
 from bertwright.objectives.sentence_relation import (
+    Dialogue,
     NextSentence,
     PairQuestion,
+    RowQuestion,
+    SentenceDistance,
     SentenceOrder,
     SentenceRelation,
 )
@@ -18,8 +25,13 @@ from bertwright.objectives.span_boundary import SpanBoundary
 from bertwright.objectives.word_order import WordOrder
 
 __all__ = [
+    "ActivationChange",
+    "ActivationSize",
+    "AdaptiveSoftmax",
+    "Capitalised",
     "Causal",
     "Denoising",
+    "Dialogue",
     "Generated",
     "Masked",
     "NextSentence",
@@ -27,7 +39,10 @@ __all__ = [
     "PairQuestion",
     "Permutation",
     "Ponder",
+    "Reordering",
     "ReplacedToken",
+    "RowQuestion",
+    "SentenceDistance",
     "SentenceOrder",
     "SentenceRelation",
     "SpanBoundary",

@@ -2,31 +2,53 @@
 
 from typing import ClassVar, Literal
 
-from torch import nn
+import torch
+from torch import Tensor
 
+from bertwright.encoder.visibility import BothWays, Reversed, Visibility
 from bertwright.encoder.visibility import Causal as CausalRule
-from bertwright.encoder.visibility import Visibility
 from bertwright.examples.coordinates import Rows
-from bertwright.examples.questions import Question, next_pieces
+from bertwright.examples.questions import Question, both_neighbours, next_pieces, previous_pieces
 
-from .objective import Asked, Asking, Loss, Objective, Reading
+from .objective import Asked, Asking, Objective, Reading
+
+RULES: dict[str, Visibility] = {
+    "forward": CausalRule(),
+    "backward": Reversed(),
+    "both": BothWays(),
+}
 
 
 class Causal(Objective):
     """Ask every place for the piece after it.
 
     ``targets`` asks only that many places of each row (drawn anew each epoch): cheaper steps where
-    the vocabulary is large. None asks all of them.
+    the vocabulary is large. None asks all of them. ``direction`` backward asks for the piece before
+    a place instead, which sees what stands behind it; both asks for the one by the first half of a
+    state, for the other by the second (Peters et al. 2018): the mean of two language models.
     """
 
     kind: Literal["causal"] = "causal"
     targets: int | None = None
+    direction: Literal["forward", "backward", "both"] = "forward"
 
-    visibility: ClassVar[Visibility] = CausalRule()
     names_pieces: ClassVar[bool] = True
 
-    def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
-        return rows, next_pieces(rows, self.targets, asking.draw.named("causal"))
+    @property
+    def visibility(self) -> Visibility:
+        return RULES[self.direction]
 
-    def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
-        return reading.piece_loss(asked)
+    def per_place(self, length: int) -> float:
+        each = 1.0 if self.targets is None else self.targets / length
+        return each * (2 if self.direction == "both" else 1)
+
+    def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
+        ask = {"forward": next_pieces, "backward": previous_pieces, "both": both_neighbours}
+        return rows, ask[self.direction](rows, self.targets, asking.draw.named("causal"))
+
+    def states(self, asked: Asked, reading: Reading) -> Tensor:
+        found = reading.at(asked.where)
+        if self.direction != "both":
+            return found
+        first, second = found.chunk(2, dim=1)
+        return torch.where(asked.beside["behind"][:, None] == 1, first, second)

@@ -3,14 +3,14 @@
 
 from typing import ClassVar, Literal
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from bertwright.encoder.stream import Source
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.noising import Noising, Sentinels
 from bertwright.examples.questions import Question
 
-from .objective import Asked, Asking, Loss, Objective, Reading
+from .objective import Asked, Asking, Objective, Reading
 
 
 class Denoising(Objective):
@@ -30,24 +30,17 @@ class Denoising(Objective):
         draw = asking.draw.named("denoising")
         return self.noising.noised(rows, asking.vocabulary, draw, asking.progress)
 
-    def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
-        assert reading.output is not None, "an objective that names pieces is built with an output"
-        states = _decoded(asked, reading)
-        loss, correct = reading.output.loss(states, reading.embedding, asked.target, asked.weight)
-        return Loss(loss, asked.count, correct)
+    def per_place(self, length: int) -> float:
+        return self.noising.targets(length) / length
 
-    def logits(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Tensor:
-        assert reading.output is not None, "an objective that names pieces is built with an output"
-        return reading.output.logits(_decoded(asked, reading), reading.embedding)
-
-
-def _decoded(asked: Asked, reading: Reading) -> Tensor:
-    """The states (M, D) of the decoder, which was given the pieces before each that is asked."""
-    assert reading.decoder is not None, "a recipe that decodes has a decoder"
-    assert reading.coordinates is not None, "who reads for a decoder says where text stands"
-    by_row = {name: values.view(len(reading.states), -1) for name, values in asked.beside.items()}
-    source = Source(reading.states, reading.coordinates)
-    states = reading.decoder.states(
-        by_row["given"], source, by_row.get("position"), by_row.get("language"), reading.noise
-    )
-    return states.flatten(0, 1)
+    def states(self, asked: Asked, reading: Reading) -> Tensor:
+        """Those (M, D) of the decoder, which is given the pieces before each that is asked."""
+        assert reading.decoder is not None, "a recipe that decodes has a decoder"
+        assert reading.coordinates is not None, "who reads for a decoder says where text stands"
+        rows = len(reading.states)
+        by_row = {name: values.view(rows, -1) for name, values in asked.beside.items()}
+        source = Source(reading.states, reading.coordinates)
+        states = reading.decoder.states(
+            by_row["given"], source, by_row.get("position"), by_row.get("language"), reading.noise
+        )
+        return states.flatten(0, 1)

@@ -7,8 +7,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.embeddings import Factorised
-from bertwright.encoder.encoder import EncoderChoice
+from bertwright.encoder.encoder import Encoder
 from bertwright.encoder.kernels.noise import Noise, uniform
 from bertwright.examples.corruption import Corruption, Replace
 
@@ -33,6 +34,7 @@ class Generated(Hiding):
     width: float = Field(default=0.25, gt=0.0)
     layers: int | None = Field(default=None, ge=1)
 
+    shares_table: ClassVar[bool] = True
     rewrites: ClassVar[bool] = True
 
     def head(self, host: Host) -> "Generator":
@@ -55,7 +57,7 @@ class Generated(Hiding):
     def rewrite(self, asked: Asked, draft: Draft, head: nn.Module | None) -> tuple[Tensor, Loss]:
         assert isinstance(head, Generator)
         states = self._states(asked, draft, head)
-        table = head.encoder.embeddings.pieces.weight
+        table = head.encoder.embeddings.table
         loss, correct = head.output.loss(states, table, asked.target, asked.weight)
         seen = draft.pieces.flatten().clone()
         asks = slice(None) if asked.weight is None else asked.weight > 0
@@ -65,7 +67,7 @@ class Generated(Hiding):
 
     def draft_logits(self, asked: Asked, draft: Draft, head: nn.Module | None) -> Tensor:
         assert isinstance(head, Generator)
-        table = head.encoder.embeddings.pieces.weight
+        table = head.encoder.embeddings.table
         return head.output.logits(self._states(asked, draft, head), table)
 
     def name_choice(self, choice: int, piece: Callable[[int], str]) -> str:
@@ -81,7 +83,7 @@ class Generator(nn.Module):
 
     def __init__(self, choice: EncoderChoice, host: Host) -> None:
         super().__init__()
-        self.encoder = choice.build(host.vocabulary_size)
+        self.encoder = Encoder(choice, host.vocabulary_size)
         own, shared = self.encoder.embeddings, host.embeddings
         own.pieces, own.segments, own.positions = shared.pieces, shared.segments, shared.positions
         own.languages = shared.languages
@@ -94,7 +96,7 @@ class Generator(nn.Module):
 
         ``place`` (M,) tells them apart; without noise the draw is always the same.
         """
-        logits = self.output.logits(states, self.encoder.embeddings.pieces.weight)
+        logits = self.output.logits(states, self.encoder.embeddings.table)
         shares = torch.softmax(logits.float(), dim=-1).cumsum(-1)
         drawn = uniform(noise or Noise.of(0, 0), place, SITE)[:, None] * shares[:, -1:]
         return torch.searchsorted(shares, drawn).squeeze(1).clamp(max=shares.shape[1] - 1)

@@ -1,5 +1,7 @@
 """What all objectives that hide pieces and ask for them have in common."""
 
+from typing import ClassVar
+
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.corruption import Corruption, Replace
 from bertwright.examples.questions import Question, hide
@@ -13,6 +15,8 @@ class Hiding(Objective):
 
     selection: Selection = Tokens()
     corruption: Corruption = Replace()
+
+    hides: ClassVar[bool] = True
 
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         return hide(

@@ -2,10 +2,10 @@
 
 from typing import ClassVar, Literal
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from .hiding import Hiding
-from .objective import Asked, Loss, Reading
+from .objective import Asked, Reading
 
 
 class Masked(Hiding):
@@ -22,8 +22,8 @@ class Masked(Hiding):
 
     names_pieces: ClassVar[bool] = True
 
-    def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
-        return reading.piece_loss(asked, self.shift)
+    def per_place(self, length: int) -> float:
+        return self.selection.rate.at(0.5)
 
-    def logits(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Tensor:
-        return reading.piece_logits(asked, self.shift)
+    def states(self, asked: Asked, reading: Reading) -> Tensor:
+        return reading.at(asked.where - self.shift)

@@ -1,21 +1,22 @@
 """An objective is a question asked of a text: who answers it, and how the answer is scored."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+import numpy as np
 from pydantic import Field
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
+from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.decoder import Decoder
 from bertwright.encoder.embeddings import Embeddings
-from bertwright.encoder.encoder import EncoderChoice
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import Bidirectional, Visibility
 from bertwright.errors import UserError
-from bertwright.examples.coordinates import Rows
+from bertwright.examples.coordinates import Need, Rows
 from bertwright.examples.questions import Question
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.randomness import Draw
@@ -118,45 +119,65 @@ class Reading:
         """The states (M, D) at flat places (M,)."""
         return self.states.flatten(0, 1).index_select(0, where)
 
-    def piece_loss(self, asked: Asked, shift: int = 0) -> Loss:
-        """The loss of naming pieces from the states ``shift`` places before the asked ones."""
+    def piece_loss(self, states: Tensor, asked: Asked) -> Loss:
+        """The loss of naming what is asked for from states (M, D)."""
         assert self.output is not None, "an objective that names pieces is built with an output"
-        chosen = self.at(asked.where - shift)
-        loss, correct = self.output.loss(chosen, self.embedding, asked.target, asked.weight)
+        loss, correct = self.output.loss(states, self.embedding, asked.target, asked.weight)
         return Loss(loss, asked.count, correct)
 
-    def piece_logits(self, asked: Asked, shift: int = 0) -> Tensor:
+    def piece_logits(self, states: Tensor) -> Tensor:
         """The logits (M, V) that this loss is one of."""
         assert self.output is not None, "an objective that names pieces is built with an output"
-        return self.output.logits(self.at(asked.where - shift), self.embedding)
+        return self.output.logits(states, self.embedding)
 
 
 class Objective(Choice):
     """The axis. ``weight`` scales the mean loss where several questions are asked at once.
     Questions with a ``share`` take turns, one in a step, each in that share of the steps; those
-    without are asked in every step."""
+    without are asked in every step. ``task`` is the number of the vector that is added while this
+    is asked, in an encoder with ``embeddings.tasks`` (Sun et al. 2019b)."""
 
     weight: Value = Constant(value=1.0)
     share: float | None = Field(default=None, gt=0.0)
+    task: int | None = Field(default=None, ge=0)
 
-    visibility: ClassVar[Visibility] = Bidirectional()
-    """Who may see whom while this question is asked, beside the encoder's own rule."""
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    """What it reads that not every data set has."""
 
     names_pieces: ClassVar[bool] = False
     """Whether the answer is a piece, given by the model's output module."""
+
+    shares_table: ClassVar[bool] = False
+    """Whether its own module reads the table of pieces."""
 
     guesses: ClassVar[bool] = True
     """Whether there are right answers among others, so that who knows nothing can guess."""
 
     decodes: ClassVar[bool] = False
     """Whether the answers are read from a decoder."""
+    hides: ClassVar[bool] = False
+    """Whether the encoder does not see the pieces that are asked for, or not where they stood: what
+    share of the text that is gets reported."""
 
     rewrites: ClassVar[bool] = False
     """Whether its own module is asked before the encoder, and changes what that sees."""
 
+    @property
+    def visibility(self) -> Visibility | None:
+        """Who may see whom while this question is asked, beside the encoder's own rule; None where
+        that is left to the questions beside it."""
+        return Bidirectional()
+
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         """The rows with what is hidden or altered, and what is asked where."""
         raise TypeError(f"{type(self).__name__} is an axis, not an objective")
+
+    def within_task(self, rows: Rows) -> Rows:
+        """The rows, told which task they are of."""
+        if self.task is None:
+            return rows
+        task = np.full(rows.pieces.shape, self.task, np.int32)
+        return replace(rows, coordinates=replace(rows.coordinates, task=task))
 
     def head(self, host: Host) -> nn.Module | None:
         """The module of this objective's own that answers, if it has one."""
@@ -166,20 +187,30 @@ class Objective(Choice):
         """How many answers there are to choose from."""
         return vocabulary_size
 
+    def per_place(self, length: int) -> float:
+        """How many pieces the output of the model names for every place of rows of this length."""
+        return 0.0
+
     def rewrite(self, asked: Asked, draft: Draft, head: nn.Module | None) -> tuple[Tensor, Loss]:
         """Answer before the encoder: the pieces (B, L) that it is to see, and the score."""
         raise TypeError(f"{type(self).__name__} changes nothing that the encoder sees")
 
+    def states(self, asked: Asked, reading: Reading) -> Tensor:
+        """The states (M, D) that pieces are named from, where they are named."""
+        return reading.at(asked.where)
+
     def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
-        """Answer and score."""
-        raise TypeError(f"{type(self).__name__} is an axis, not an objective")
+        """Answer and score: here, by naming pieces."""
+        return reading.piece_loss(self.states(asked, reading), asked)
 
     def logits(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Tensor | None:
         """Of every choice (M, C), for whoever looks at the answers; None where there is no choice.
 
         An objective that rewrites gives them by :meth:`draft_logits`.
         """
-        return reading.piece_logits(asked) if self.names_pieces else None
+        if not self.names_pieces:
+            return None
+        return reading.piece_logits(self.states(asked, reading))
 
     def draft_logits(self, asked: Asked, draft: Draft, head: nn.Module | None) -> Tensor | None:
         """The same of an objective that is asked before the encoder."""
@@ -200,7 +231,7 @@ class Objective(Choice):
 
 def visibility_of(objectives: Sequence[Objective]) -> Visibility:
     """What all objectives that share a pass agree on; ValueError where they contradict."""
-    rules = [objective.visibility for objective in objectives] or [Bidirectional()]
+    rules = [rule for o in objectives if (rule := o.visibility) is not None] or [Bidirectional()]
     if any(rule != rules[0] for rule in rules):
         names = ", ".join(type(objective).__name__ for objective in objectives)
         raise ValueError(

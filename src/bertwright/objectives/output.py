@@ -3,10 +3,12 @@
 from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
-from bertwright.encoder.encoder import EncoderChoice
+from bertwright.encoder.choice import EncoderChoice
+from bertwright.encoder.embeddings import Embeddings
 from bertwright.encoder.feed_forward import ACTIVATIONS, Activation
 from bertwright.encoder.kernels.cross_entropy import PLAIN, Pointwise, cross_entropy
 from bertwright.encoder.kernels.lookup import table
@@ -19,7 +21,8 @@ class OutputChoice(Choice):
     """The axis. ``transform`` puts a dense layer, an activation and a norm before the vocabulary
     (BERT), ``norm`` being that of the encoder unless it is stated; ``bias`` is one number per
     piece. ``scaled`` divides the states by the root of the width, for a tied table of large vectors
-    (Raffel et al. 2020)."""
+    (Raffel et al. 2020); ``z_loss`` weighs the square of log Z, which is added to every loss of
+    this output while training (PaLM: 1e-4); see ``cross_entropy``."""
 
     transform: bool = True
     transform_bias: bool = True
@@ -27,10 +30,26 @@ class OutputChoice(Choice):
     norm: Norm | None = None
     bias: bool = True
     scaled: bool = False
+    z_loss: float = Field(default=0.0, ge=0.0)
+
+    @property
+    def tied(self) -> bool:
+        """Whether the tables of the embeddings name the pieces, alone or beside others."""
+        return False
 
     def width(self, encoder: EncoderChoice) -> int:
         """The width at which pieces are named."""
-        return encoder.table_width
+        return encoder.table_width if self.transform else encoder.part_width
+
+    def own_width(self, encoder: EncoderChoice) -> int:
+        """How much of it is met by tables of its own."""
+        return 0 if self.tied else self.width(encoder)
+
+    def operations(self, encoder: EncoderChoice, vocabulary_size: int) -> float:
+        """Floating-point operations per question."""
+        width = self.width(encoder)
+        transform = 2 * encoder.part_width * width if self.transform else 0
+        return transform + 2 * width * vocabulary_size
 
     def build(self, encoder: EncoderChoice, vocabulary_size: int) -> "Output":
         """The module for an encoder and a vocabulary."""
@@ -42,6 +61,10 @@ class Tied(OutputChoice):
 
     kind: Literal["tied"] = "tied"
 
+    @property
+    def tied(self) -> bool:
+        return True
+
     def build(self, encoder: EncoderChoice, vocabulary_size: int) -> "Output":
         return Output(self, encoder, vocabulary_size, table=None)
 
@@ -52,7 +75,7 @@ class Untied(OutputChoice):
     kind: Literal["untied"] = "untied"
 
     def build(self, encoder: EncoderChoice, vocabulary_size: int) -> "Output":
-        own = table(vocabulary_size, encoder.table_width)
+        own = table(vocabulary_size, self.own_width(encoder))
         return Output(self, encoder, vocabulary_size, own)
 
 
@@ -62,11 +85,18 @@ class Extended(OutputChoice):
 
     kind: Literal["extended"] = "extended"
 
+    @property
+    def tied(self) -> bool:
+        return True
+
     def width(self, encoder: EncoderChoice) -> int:
-        return encoder.width
+        return encoder.part_width
+
+    def own_width(self, encoder: EncoderChoice) -> int:
+        return encoder.part_width - encoder.table_width
 
     def build(self, encoder: EncoderChoice, vocabulary_size: int) -> "Output":
-        own = encoder.width - encoder.table_width
+        own = self.own_width(encoder)
         if own < 1:
             raise UserError(
                 "output.kind=extended needs a table of pieces that is narrower than the encoder: "
@@ -82,7 +112,7 @@ class Transform(nn.Module):
         super().__init__()
         width = choice.width(encoder)
         self.activation = choice.activation
-        self.dense = nn.Linear(encoder.width, width, choice.transform_bias)
+        self.dense = nn.Linear(encoder.part_width, width, choice.transform_bias)
         self.norm = (choice.norm or encoder.norm).build(width)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -109,7 +139,11 @@ class Output(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocabulary_size)) if choice.bias else None
         self.table = table
         self.scale = choice.width(encoder) ** -0.5 if choice.scaled else 1.0
+        self.z_loss = choice.z_loss
         self._pointwise = PLAIN
+
+    def share(self, embeddings: Embeddings) -> None:
+        """Take over what is not handed in with every call; nothing, where that is one table."""
 
     def logits(self, states: Tensor, embedding: Tensor) -> Tensor:
         """states (M, D) to logits (M, V)."""
@@ -121,7 +155,7 @@ class Output(nn.Module):
         """The sum of losses and of right answers at states (M, D); see ``cross_entropy``."""
         hidden = self._hidden(states)
         table = self._own(embedding)
-        return cross_entropy(hidden, table, self.bias, target, weight, self._pointwise)
+        return cross_entropy(hidden, table, self.bias, target, weight, self._pointwise, self.z_loss)
 
     def compile_parts(self) -> None:
         """Compile the transform and what stands between the products of the loss."""

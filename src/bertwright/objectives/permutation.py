@@ -2,8 +2,6 @@
 
 from typing import ClassVar, Literal
 
-from torch import nn
-
 from bertwright.encoder.visibility import InOrder, Visibility
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.permutation import permute
@@ -11,7 +9,7 @@ from bertwright.examples.questions import Question
 from bertwright.examples.selection import Selection, Spans, num_slots
 from bertwright.schedules import Constant
 
-from .objective import Asked, Asking, Loss, Objective, Reading
+from .objective import Asking, Objective
 
 
 class Permutation(Objective):
@@ -25,8 +23,12 @@ class Permutation(Objective):
     kind: Literal["permutation"] = "permutation"
     selection: Selection = Spans(rate=Constant(value=1 / 6), law="harmonic", longest=5, of="pieces")
 
-    visibility: ClassVar[Visibility] = InOrder()
     names_pieces: ClassVar[bool] = True
+    hides: ClassVar[bool] = True
+
+    @property
+    def visibility(self) -> Visibility:
+        return InOrder()
 
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         rate, draw = self.selection.rate, asking.draw.named("permutation")
@@ -35,6 +37,3 @@ class Permutation(Objective):
             rows, asking.vocabulary, rate.at(asking.progress), draw.named("selection"), slots
         )
         return permute(rows, chosen, draw.named("order"))
-
-    def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
-        return reading.piece_loss(asked)

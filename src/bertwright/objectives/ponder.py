@@ -2,11 +2,11 @@
 
 from typing import ClassVar, Literal
 
-import numpy as np
 from torch import nn
 
+from bertwright.encoder.visibility import Visibility
 from bertwright.examples.coordinates import Rows
-from bertwright.examples.questions import Question
+from bertwright.examples.questions import Question, every_place
 from bertwright.schedules import Constant, Value
 
 from .objective import Asked, Asking, Loss, Objective, Reading
@@ -24,10 +24,12 @@ class Ponder(Objective):
 
     guesses: ClassVar[bool] = False
 
+    @property
+    def visibility(self) -> Visibility | None:
+        return None
+
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
-        real = rows.real.ravel()
-        where = np.arange(real.size, dtype=np.int64)
-        return rows, Question(where, np.zeros_like(where), real.astype(np.float32))
+        return rows, every_place(rows)
 
     def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
         taken, halted = (

@@ -7,7 +7,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from bertwright.encoder.encoder import EncoderChoice
+from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.feed_forward import ACTIVATIONS
 from bertwright.encoder.kernels.cross_entropy import PLAIN, cross_entropy
 from bertwright.encoder.kernels.lookup import lookup, table
@@ -27,6 +27,7 @@ class SpanBoundary(Objective):
     """
 
     kind: Literal["span-boundary"] = "span-boundary"
+    shares_table: ClassVar[bool] = True
     of: str = "masked"
     longest: int = Field(default=20, ge=1)
     position_width: int = Field(default=200, ge=1)

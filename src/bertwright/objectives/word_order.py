@@ -4,13 +4,12 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
-from torch import nn
 
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.questions import Question
 from bertwright.examples.shuffling import shuffle_runs
 
-from .objective import Asked, Asking, Loss, Objective, Reading
+from .objective import Asking, Objective
 
 
 class WordOrder(Objective):
@@ -27,6 +26,7 @@ class WordOrder(Objective):
     rate: float = Field(default=0.05, gt=0.0, lt=1.0)
 
     names_pieces: ClassVar[bool] = True
+    hides: ClassVar[bool] = True
 
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         kept = np.zeros(rows.pieces.shape, np.bool_)
@@ -34,6 +34,3 @@ class WordOrder(Objective):
             kept.ravel()[question.where[question.weight > 0]] = True
         draw = asking.draw.named("word-order")
         return shuffle_runs(rows, kept, self.size, self.rate, draw)
-
-    def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
-        return reading.piece_loss(asked)

@@ -111,19 +111,22 @@ class AdamUpdate:
     def step(self, gradient: Tensor, rate: float, clip: Tensor) -> None:
         self._num_steps += 1
         parameters = self._parameters
-        for where, decay in self._ranges:
-            if where.start == where.stop:
-                continue
-            within = slice(where.start - self._offset, where.stop - self._offset)
-            first, second = (moment[within] for moment in self._moments)
-            stretch = Stretch(
-                parameters.master[where],
-                parameters.compute[where] if parameters.precision == "bf16" else None,
-                gradient[where],
-                first,
-                second,
-            )
-            self._update(stretch, self._scalars(rate, decay), clip)
+        for group, decay in self._ranges:
+            for where, factor in parameters.trained(group, self._settings.layer_decay):
+                self._step_in(where, gradient, self._scalars(rate * factor, decay), clip)
+
+    def _step_in(self, where: slice, gradient: Tensor, scalars: Tensor, clip: Tensor) -> None:
+        parameters = self._parameters
+        within = slice(where.start - self._offset, where.stop - self._offset)
+        first, second = (moment[within] for moment in self._moments)
+        stretch = Stretch(
+            parameters.master[where],
+            parameters.compute[where] if parameters.precision == "bf16" else None,
+            gradient[where],
+            first,
+            second,
+        )
+        self._update(stretch, scalars, clip)
 
     def state(self) -> dict[str, Tensor]:
         return {**self._named_moments(), "num_steps": self._num_steps}

@@ -45,7 +45,6 @@ class MuonUpdate:
         self._range = parameters.range("matrix")
         self._momentum = torch.zeros(self._range.stop, device=parameters.master.device)
         self._direction = torch.zeros_like(self._momentum, dtype=torch.bfloat16)
-        self._groups = self._matrices_by_shape()
         self._rest = AdamUpdate(settings, parameters, ("table",), decoupled_update, compiled)
         self._advance = torch.compile(advance, dynamic=True) if compiled else advance
         self._apply = torch.compile(apply, dynamic=True) if compiled else apply
@@ -58,20 +57,25 @@ class MuonUpdate:
             return
         device = parameters.master.device
         momentum = torch.tensor(settings.momentum, device=device)
-        self._advance(self._momentum, self._direction, gradient[where], momentum, clip)
-        for matrices in self._groups:
+        trained = parameters.trained(where, settings.layer_decay)
+        for part, _ in trained:
+            self._advance(
+                self._momentum[part], self._direction[part], gradient[part], momentum, clip
+            )
+        for matrices in self._matrices_by_shape():
             rows, columns = matrices[0].shape
             scale = max(1.0, rows / columns) ** 0.5
             found = orthogonal(torch.stack(matrices)) * scale
             for matrix, new in zip(matrices, found, strict=True):
                 matrix.copy_(new)
-        scaled = settings.matrix_rate * rate
-        self._apply(
-            parameters.master[where],
-            parameters.compute[where] if parameters.precision == "bf16" else None,
-            self._direction,
-            torch.tensor((scaled, scaled * settings.decay), device=device),
-        )
+        for part, factor in trained:
+            scaled = settings.matrix_rate * rate * factor
+            self._apply(
+                parameters.master[part],
+                parameters.compute[part] if parameters.precision == "bf16" else None,
+                self._direction[part],
+                torch.tensor((scaled, scaled * settings.decay), device=device),
+            )
 
     def state(self) -> dict[str, Tensor]:
         momentum = self._parameters.views(self._momentum)

@@ -8,6 +8,7 @@ step reaches it as a tensor, so that a compiled update is compiled once.
 from collections.abc import Mapping
 from typing import Protocol
 
+from pydantic import Field
 from torch import Tensor
 
 from bertwright.axes import Choice
@@ -37,7 +38,14 @@ class Update(Protocol):
 
 
 class Optimiser(Choice):
-    """How a gradient changes the parameters."""
+    """How a gradient changes the parameters.
+
+    ``layer_decay`` is what learning rates are multiplied with from level to level, down from the
+    heads: theirs is the whole rate, that of the last block once this share of it, that of the
+    embeddings the least (Howard and Ruder 2018, section 3.2: 1 / 2.6 for each level).
+    """
+
+    layer_decay: float = Field(default=1.0, gt=0.0, le=1.0)
 
     def build(self, parameters: MasterParameters, compiled: bool) -> Update:
         """The optimiser over these parameters, with fresh state; ``compiled`` fuses its passes."""

@@ -7,6 +7,10 @@ runs over a handful of large ranges, whatever the number of parameters.
 
 Order in the buffers: matrices, tables, everything else (biases, norms, gates), then what is frozen.
 So what decays, and what Muon takes, are contiguous ranges.
+
+Parameters stand on *levels*: 0 before the blocks, i + 1 in block i, the highest behind them (the
+heads). Learning rates may fall from level to level, and the levels from some one on may be all that
+is trained.
 """
 
 from collections.abc import Mapping
@@ -28,16 +32,22 @@ GROUPS = ("matrix", "table", "rest", "frozen")
 
 @dataclass(frozen=True)
 class Slot:
-    """Where one parameter lies in the flat buffers, in elements."""
+    """Where one parameter lies in the flat buffers, in elements, and on which level."""
 
     name: str
     shape: tuple[int, ...]
     start: int
     parts: int
+    level: int = 0
 
     @property
     def stop(self) -> int:
         return self.start + prod(self.shape)
+
+    @property
+    def end(self) -> int:
+        """Where the next one starts."""
+        return self.start + _aligned(prod(self.shape))
 
 
 class MasterParameters:
@@ -51,6 +61,7 @@ class MasterParameters:
         master: (N,) float32.
         compute: (N,) of the computing precision; the same tensor as ``master`` under float32.
         gradient: (T,) of the computing precision, T the trainable part of N.
+        first_level: the lowest level that is trained.
     """
 
     def __init__(
@@ -69,6 +80,8 @@ class MasterParameters:
         self.compute = self.master if precision == "float32" else self.master.bfloat16()
         self.gradient = torch.zeros(self.num_trainable, dtype=self.compute.dtype, device=device)
         self._accumulated: Tensor | None = None
+        self.num_levels = 1 + max((slot.level for slot in self.slots), default=0)
+        self.first_level = 0
         self._bind()
 
     @property
@@ -82,10 +95,48 @@ class MasterParameters:
         start = self._ends[GROUPS[first - 1]] if first else 0
         return slice(start, self._ends[groups[-1]])
 
-    def slots_of(self, group: str) -> list[Slot]:
-        """The parameters of one group, in their order."""
-        within = self.range(group)
-        return [s for s in self.slots if within.start <= s.start and s.stop <= within.stop]
+    def slots_of(self, *groups: str) -> list[Slot]:
+        """The parameters of neighbouring groups that are trained, in their order."""
+        return self._trained_slots(self.range(*groups))
+
+    def trained(self, where: slice, layer_decay: float = 1.0) -> list[tuple[slice, float]]:
+        """The stretches of a range that are trained, and what their learning rate is multiplied
+        with: ``layer_decay`` for each level that they stand below the highest.
+        """
+        if layer_decay == 1.0 and self.first_level == 0:
+            return [(where, 1.0)] if where.start < where.stop else []
+        found: list[tuple[slice, float]] = []
+        previous: Slot | None = None
+        for slot in self._trained_slots(where):
+            if previous is not None and (previous.end, previous.level) == (slot.start, slot.level):
+                before, factor = found.pop()
+                found.append((slice(before.start, slot.stop), factor))
+            else:
+                found.append((slice(slot.start, slot.stop), self.factor(slot, layer_decay)))
+            previous = slot
+        return found
+
+    def factor(self, slot: Slot, layer_decay: float) -> float:
+        """What the learning rate of one parameter is multiplied with."""
+        return layer_decay ** (self.num_levels - 1 - slot.level)
+
+    def train_from(self, level: int) -> None:
+        """Train only what stands on this level or above it; the rest has no gradient, and no
+        optimiser touches it.
+
+        Errors: UserError where nothing stands there.
+        """
+        self.first_level = level
+        if not self._trained_slots(slice(0, self.num_trainable)):
+            raise UserError("no parameters stand behind the blocks: train a block as well")
+        self._bind()
+
+    def _trained_slots(self, where: slice) -> list[Slot]:
+        return [
+            slot
+            for slot in self.slots
+            if where.start <= slot.start < where.stop and slot.level >= self.first_level
+        ]
 
     def clear_gradient(self) -> None:
         """Before the first micro-batch of a step."""
@@ -136,13 +187,16 @@ class MasterParameters:
             parameter = self._parameters[slot.name]
             parameter.grad = None
             parameter.data = self._view(self.master, slot)
+            parameter.requires_grad_(slot.start < self.num_trainable)
 
     def _bind(self) -> None:
         for slot in self.slots:
             parameter = self._parameters[slot.name]
             parameter.grad = None
             parameter.data = self._view(self.compute, slot)
-            if slot.stop <= self.num_trainable:
+            trained = slot.start < self.num_trainable and slot.level >= self.first_level
+            parameter.requires_grad_(trained)
+            if trained:
                 parameter.grad = self._view(self.gradient, slot)
 
     @staticmethod
@@ -171,13 +225,19 @@ def _lay_out(
     for name, parameter in parameters.items():
         kind = roles[name].kind if parameter.requires_grad else "frozen"
         grouped[kind if kind in GROUPS else "rest"].append(name)
+    highest = 2 + max((role.depth for role in roles.values() if role.depth is not None), default=-2)
     slots: list[Slot] = []
     ends: dict[str, int] = {}
     end = 0
     for group, names in grouped.items():
         for name in names:
-            shape = tuple(parameters[name].shape)
-            slots.append(Slot(name, shape, end, roles[name].parts))
-            end += -(-prod(shape) // ALIGNMENT) * ALIGNMENT
+            shape, role = tuple(parameters[name].shape), roles[name]
+            level = highest if role.depth is None else role.depth + 1
+            slots.append(Slot(name, shape, end, role.parts, level))
+            end = slots[-1].end
         ends[group] = end
     return slots, ends
+
+
+def _aligned(number: int) -> int:
+    return -(-number // ALIGNMENT) * ALIGNMENT

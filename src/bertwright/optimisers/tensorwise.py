@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bertwright.optimisers.adam import AdamFamily
-from bertwright.optimisers.parameters import MasterParameters, Slot, fill
+from bertwright.optimisers.parameters import MasterParameters, fill
 
 
 class Tensorwise(AdamFamily):
@@ -77,34 +77,40 @@ class TensorwiseUpdate:
         steps = int(self._num_steps) if settings.bias_correction else 1 << 40
         correct_1, correct_2 = 1 - settings.beta_1**steps, 1 - settings.beta_2**steps
         scalars = (1 - settings.beta_1, 1 - settings.beta_2, correct_1, correct_2, settings.epsilon)
-        master = parameters.master[: len(gradient)]
-        self._propose(
-            (self._change, self._gradient, self._first, self._second),
-            master,
-            gradient,
-            self._decay,
-            torch.tensor(scalars, device=gradient.device),
-            clip,
-        )
+        constants = torch.tensor(scalars, device=gradient.device)
+        trained = parameters.trained(slice(0, parameters.num_trainable), settings.layer_decay)
+        for where, _ in trained:
+            self._propose(
+                (
+                    self._change[where],
+                    self._gradient[where],
+                    self._first[where],
+                    self._second[where],
+                ),
+                parameters.master[where],
+                gradient[where],
+                self._decay[where],
+                constants,
+                clip,
+            )
         for tensors in self._tensors(correct_2):
             tensors[1].mul_(settings.scale(*tensors))
-        master.add_(self._change, alpha=-settings.rate * rate)
-        if parameters.precision == "bf16":
-            parameters.compute[: len(gradient)].copy_(master)
+        for where, factor in trained:
+            master = parameters.master[where]
+            master.add_(self._change[where], alpha=-settings.rate * rate * factor)
+            if parameters.precision == "bf16":
+                parameters.compute[where].copy_(master)
 
     def _tensors(self, correct_2: float) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
         """Weight, change, gradient and corrected second moment of every canonical tensor."""
         found: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
-        for slot in self._trainable():
+        for slot in self._parameters.slots_of("matrix", "table", "rest"):
             views = (
                 flat[slot.start : slot.stop].view(slot.shape).chunk(slot.parts)
                 for flat in (self._parameters.master, self._change, self._gradient, self._second)
             )
             found += [(w, c, g, s / correct_2) for w, c, g, s in zip(*views, strict=True)]
         return found
-
-    def _trainable(self) -> list[Slot]:
-        return [s for s in self._parameters.slots if s.stop <= self._parameters.num_trainable]
 
     def state(self) -> dict[str, Tensor]:
         named = {"num_steps": self._num_steps}

@@ -7,19 +7,21 @@ import yaml
 from pydantic import Field, field_validator, model_validator
 
 from bertwright.axes import Precision, Settings
+from bertwright.encoder.adaptive import Adaptive
+from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.decoder import DecoderChoice
-from bertwright.encoder.encoder import EncoderChoice
 from bertwright.encoder.positions import Learned
-from bertwright.encoder.visibility import is_two_sided
-from bertwright.examples.assembly import Assembly, Pair
-from bertwright.objectives import Objective, PairQuestion, Ponder
-from bertwright.objectives.objective import visibility_of
+from bertwright.encoder.visibility import is_by_halves, is_empty, is_two_sided
+from bertwright.examples.assembly import Assembly
+from bertwright.examples.coordinates import Need
+from bertwright.objectives import AdaptiveSoftmax, Objective, PairQuestion, Ponder
+from bertwright.objectives.hiding import Hiding
 from bertwright.objectives.output import OutputChoice, Tied
 from bertwright.objectives.turns import Turn, turns_of
 from bertwright.optimisers.adam import AdamW
 from bertwright.optimisers.optimiser import Optimiser
 from bertwright.recipes.loading import Change, merged, resolve
-from bertwright.schedules import Constant, Value, Warmup
+from bertwright.schedules import Constant, Schedule, Value, Warmup
 from bertwright.text.tokenizers import TokenizerChoice
 
 
@@ -34,15 +36,28 @@ class Phase(Settings):
 
     ``share`` is its part of the steps, or of the time. ``length`` and ``batch_tokens`` replace the
     recipe's. ``depth`` is the share of the blocks that run; where it grows, what has run is copied
-    on top of itself (Gong et al. 2019). ``objectives`` names the questions that are asked, each
-    with settings that change for this phase; None asks all of the recipe's as they are.
+    on top of itself (Gong et al. 2019). ``dropout`` multiplies every rate of dropout: 0 leaves it
+    out (Lan et al. 2020, section 4.8). ``trained`` is how many of the last levels are trained, None
+    for all: 1 for what stands behind the blocks, 2 for the last block too (Howard and Ruder 2018,
+    section 3.3). ``objectives`` names the questions that are asked, each with settings that change
+    for this phase; None asks all of the recipe's as they are.
     """
 
     share: float = Field(default=1.0, gt=0)
     length: int | None = Field(default=None, ge=8)
     batch_tokens: Value | None = None
     depth: float = Field(default=1.0, gt=0.0, le=1.0)
+    dropout: Value = Constant(value=1.0)
+    trained: int | None = Field(default=None, ge=1)
     objectives: dict[str, dict[str, Any]] | None = None
+
+    @field_validator("dropout")
+    @classmethod
+    def _is_a_share(cls, dropout: Schedule) -> Schedule:
+        lowest, highest = dropout.extremes()
+        if lowest < 0.0 or highest > 1.0:
+            raise ValueError("multiplies the rates of the recipe: it lies between 0 and 1")
+        return dropout
 
 
 class Recipe(Settings):
@@ -67,12 +82,17 @@ class Recipe(Settings):
     batch_tokens: Value = Constant(value=4096)
     micro_batch_tokens: int = Field(default=16384, ge=8)
     clip: float | None = Field(default=1.0, gt=0)
+    moving_average: Value | None = None
+    """The decay of an exponential moving average of the parameters, which evaluations and the saved
+    model use; None for none."""
     precision: Precision = "bf16"
     compile: Literal["auto", True, False] = "auto"
 
     steps: int = Field(default=10_000, ge=1)
     seed: int = Field(default=0, ge=0)
     checkpoint_every: int | None = Field(default=None, ge=1)
+    checkpoints_kept: int = Field(default=2, ge=1)
+    """The last ones; the best is kept beside them."""
     evaluate_every: int | None = Field(default=None, ge=1)
 
     @staticmethod
@@ -94,6 +114,14 @@ class Recipe(Settings):
             for name, settings in asked.items()
         }
 
+    @field_validator("moving_average")
+    @classmethod
+    def _decays(cls, decay: Schedule | None) -> Schedule | None:
+        lowest, highest = (0.0, 0.0) if decay is None else decay.extremes()
+        if lowest < 0.0 or highest >= 1.0:
+            raise ValueError("a decay lies between 0 and 1, such as 0.999")
+        return decay
+
     @model_validator(mode="after")
     def _coherent(self) -> Self:
         if self.decoder is not None:
@@ -103,7 +131,9 @@ class Recipe(Settings):
         for number in range(len(self.phases)):
             self._check_phase(number)
         self._check_growth()
+        self._check_levels()
         self._check_order()
+        self._check_tables()
         return self
 
     def _check_order(self) -> None:
@@ -122,22 +152,38 @@ class Recipe(Settings):
         depths = [phase.depth for phase in self.phases]
         if depths != sorted(depths) or depths[-1] != 1.0:
             raise ValueError("phases: depth may only grow from phase to phase, and ends as 1")
+        if depths[0] < 1.0 and len(set(self.encoder.widths)) > 1:
+            raise ValueError("phases: blocks of different widths cannot be stacked")
+        if depths[0] < 1.0 and self.decoder is not None:
+            raise ValueError("phases: a decoder cannot be stacked: leave out depth")
         if depths[0] < 1.0 and self.encoder.depth.sharing != "none":
             raise ValueError("phases: blocks that share their parameters cannot be stacked")
         if depths[0] < 1.0 and self.encoder.residual.looks_back:
             raise ValueError("phases: blocks that look back at all before them cannot be stacked")
+
+    def _check_levels(self) -> None:
+        levels = len(self.encoder.depth.orders()) + 2
+        for number, phase in enumerate(self.phases):
+            if phase.trained is not None and phase.trained > levels:
+                raise ValueError(f"phases.{number}.trained: there are no more than {levels} levels")
+        by_level = self.optimiser.layer_decay < 1.0 or any(p.trained for p in self.phases)
+        if by_level and self.decoder is not None:
+            raise ValueError(
+                "the blocks of a decoder have no levels: leave out optimiser.layer_decay and "
+                "trained of phases"
+            )
+        if by_level and self.encoder.depth.sharing != "none":
+            raise ValueError(
+                "blocks that share their parameters are one level: leave out "
+                "optimiser.layer_decay and trained of phases, or set encoder.depth.sharing=none"
+            )
 
     def _check_phase(self, number: int) -> None:
         asked = self.objectives_of(number)
         if not asked:
             raise ValueError(f"phases.{number} asks no question: name one of its objectives")
         for turn in self.turns_of(number):
-            seen = self.encoder.visibility & visibility_of(list(turn.objectives.values()))
-            if self.encoder.embeddings.reads_neighbours and not is_two_sided(seen):
-                raise ValueError(
-                    f"phases.{number}: encoder.embeddings makes a place of the next piece as well: "
-                    f"choose another kind, or objectives that see both sides"
-                )
+            self._check_turn(number, turn)
         positions, length = self.encoder.positions, self.assembly_of(number).length
         if isinstance(positions, Learned) and length > positions.size:
             raise ValueError(
@@ -145,17 +191,72 @@ class Recipe(Settings):
                 f"({positions.size})"
             )
         self._check_decoding(asked)
-        pairs = isinstance(self.assembly, Pair)
+        relations = self.assembly.relations
         if self.encoder.depth.runs_all and any(isinstance(o, Ponder) for o in asked.values()):
             raise ValueError(
                 f"phases.{number}: objectives.ponder needs blocks that halt: set "
                 f"encoder.depth.kind to halting, or leave it out"
             )
+        tasks = self.encoder.embeddings.tasks
         for name, objective in asked.items():
-            if isinstance(objective, PairQuestion) and not pairs:
+            if objective.task is not None and objective.task >= tasks:
                 raise ValueError(
-                    f"objectives.{name} needs pairs: assembly.kind must be segment-pair or "
-                    f"sentence-pair, not {self.assembly.kind}"  # type: ignore[attr-defined]
+                    f"objectives.{name}.task is {objective.task}, and the encoder knows {tasks}, "
+                    f"from 0: set encoder.embeddings.tasks"
+                )
+            if isinstance(objective, PairQuestion) and relations.isdisjoint(objective.classes):
+                raise ValueError(
+                    f"objectives.{name} needs {objective.rows_asked}, not {self.assembly.kind}"  # type: ignore[attr-defined]
+                )
+
+    def _check_turn(self, number: int, turn: Turn) -> None:
+        """What is asked together can be answered by what the places see."""
+        seen = self.encoder.visibility & turn.visibility
+        if is_empty(seen):
+            raise ValueError(
+                f"phases.{number}: objectives.causal.direction and encoder.visibility go opposite "
+                f"ways, so that a place sees nothing but itself"
+            )
+        if self.encoder.embeddings.reads_neighbours and not is_two_sided(seen):
+            raise ValueError(
+                f"phases.{number}: encoder.embeddings makes a place of the next piece as well: "
+                f"choose another kind, or objectives that see both sides"
+            )
+        by_halves = is_by_halves(self.encoder.visibility)
+        naming = any(o.names_pieces or o.rewrites for o in turn.objectives.values())
+        if naming and is_by_halves(turn.visibility) != by_halves:
+            raise ValueError(
+                f"phases.{number}: objectives.causal.direction both and encoder.visibility "
+                f"both-ways need each other, and no other question names pieces beside them"
+            )
+
+    def _check_tables(self) -> None:
+        """What shares the table of pieces needs one."""
+        tables, output = self.encoder.embeddings, self.output
+        shared = output.width(self.encoder) - output.own_width(self.encoder)
+        if output.tied and shared != self.encoder.table_width:
+            raise ValueError(
+                f"output meets a table {self.encoder.table_width} wide with states {shared} wide: "
+                f"set output.transform to true, or give it tables of its own"
+            )
+        if tables.one_table:
+            return
+        kind = tables.kind  # type: ignore[attr-defined]
+        alike = (
+            isinstance(tables, Adaptive)
+            and isinstance(output, AdaptiveSoftmax)
+            and tables.cutoffs == output.cutoffs
+        )
+        if output.tied and not alike:
+            raise ValueError(
+                f"output shares the table of pieces, and embeddings {kind} have none that it could "
+                f"share: set output.kind to untied, or both to adaptive with the same cutoffs"
+            )
+        for name, objective in self.objectives.items():
+            if objective.shares_table:
+                raise ValueError(
+                    f"objectives.{name} shares the table of pieces, and embeddings {kind} do not "
+                    f"have one: set encoder.embeddings.kind to pieces"
                 )
 
     def _check_decoding(self, asked: dict[str, Objective]) -> None:
@@ -169,12 +270,11 @@ class Recipe(Settings):
                 f"objectives.{decoding[0]} rearranges the text, so that no other question can be "
                 f"asked of it: ask it in a phase of its own, or give each a share of the steps"
             )
-        parted = {"packed": "isolated", "doc-sentences": "packing", "translation-pair": "packing"}
-        parts: dict[str, Assembly] = getattr(self.assembly, "parts", {})
-        for part in (self.assembly, *parts.values()):
-            key = parted.get(part.kind)  # type: ignore[attr-defined]
-            if decoding and key is not None and getattr(part, key):
-                raise ValueError(f"a decoder reads a row as one text: set assembly {key} to false")
+        if decoding and self.assembly.parted_by:
+            raise ValueError(
+                f"a decoder reads a row as one text: set assembly {self.assembly.parted_by} to "
+                f"false"
+            )
 
     def objectives_of(self, phase: int) -> dict[str, Objective]:
         """The questions that a phase asks, with its settings."""
@@ -201,6 +301,13 @@ class Recipe(Settings):
         return (
             self.assembly if length is None else self.assembly.model_copy(update={"length": length})
         )
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """What it reads that not every data set has."""
+        asked = [o for n in range(len(self.phases)) for o in self.objectives_of(n).values()]
+        selections = [o.selection.needs for o in asked if isinstance(o, Hiding)]
+        return self.assembly.needs.union(*selections, *(o.needs for o in asked))
 
     def num_blocks_of(self, phase: int) -> int:
         """How many blocks run in a phase."""

@@ -22,9 +22,10 @@ from bertwright.tasks.formats.minimal_pairs import read_minimal_pairs
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.minimal_pairs import score_minimal_pairs
 from bertwright.tasks.task import Task
+from bertwright.text.histories import TEST
 from bertwright.text.shards import Data
 from bertwright.training.compilation import operations_per_token
-from bertwright.training.evaluation import evaluate
+from bertwright.training.evaluation import evaluate, next_items
 
 Figures = Mapping[str, float]
 
@@ -69,6 +70,24 @@ class HeldOut(Measure):
         if asked.encoder != model.recipe.encoder:
             raise UserError("a held-out measure may change what is asked, not the encoder")
         return evaluate(model, trained.data, recipe=asked)
+
+
+class NextItem(Measure):
+    """Where the last items of whole histories are ranked, and how far above popularity: the
+    difference for every figure, ``over_popularity_hr_10`` and the like."""
+
+    kind: Literal["next-item"] = "next-item"
+
+    def of(self, trained: Trained) -> Figures:
+        model, _ = load_model(trained.folder)
+        last = len(model.recipe.phases) - 1
+        found = next_items(model, model.recipe, last, trained.data, TEST)
+        above = {
+            f"over_{name}": found[name.removeprefix("popularity_")] - value
+            for name, value in found.items()
+            if name.startswith("popularity_")
+        }
+        return found | above
 
 
 class MinimalPairs(Measure):

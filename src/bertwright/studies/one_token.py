@@ -45,7 +45,7 @@ class Walk:
         self.batches = RecipeBatches(recipe, data)
         self.clock = Clock(recipe.steps)
         self.batch: Batch = self.batches(self.clock.place(0)).micro_batches[0]
-        self.model = Model.build(recipe, self.tokenizer.size)
+        self.model = Model.build(recipe, self.tokenizer.size, self.tokenizer)
         self.parameters = MasterParameters(self.model, roles(self.model), recipe.precision)
         self.update = recipe.optimiser.build(self.parameters, compiled=False)
 

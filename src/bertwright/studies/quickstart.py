@@ -247,7 +247,7 @@ def _task(out: Path, documents: Sequence[str], stages: _Stages) -> TaskScores:
 
 
 def _untrained(recipe: Recipe, tokenizer: Tokenizer) -> TextModel:
-    return TextModel(Model.build(recipe, tokenizer.size), tokenizer)
+    return TextModel(Model.build(recipe, tokenizer.size, tokenizer), tokenizer)
 
 
 def _bare(examples: Sequence[TaggedWords]) -> list[TaggedWords]:

@@ -12,16 +12,18 @@ from typing import Any
 
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
+from bertwright.examples.coordinates import Need
 from bertwright.interop.huggingface import export_folder
 from bertwright.model.counting import counted
 from bertwright.model.folder import WEIGHTS, load_model
 from bertwright.recipes import Recipe
 from bertwright.recipes.about import about
+from bertwright.recipes.evened import evened
 from bertwright.recipes.loading import sizes_of, systems
-from bertwright.studies.corpora import Sample
+from bertwright.studies.corpora import Corpus, Grammar, Items, Sample
 from bertwright.studies.running import prepared_for
 from bertwright.text.shards import Data
-from bertwright.text.tokenizers import WordPieceChoice
+from bertwright.text.tokenizers import ItemsChoice, TokenizerChoice, WordPieceChoice
 from bertwright.training.metrics_file import read_metrics
 from bertwright.training.pretraining import pretrain
 
@@ -32,6 +34,17 @@ TOKENS = 1_024
 """Of a step, at most."""
 
 LONGEST_ROW = 128
+
+MADE_TO_ORDER: dict[Need, tuple[Corpus, TokenizerChoice]] = {
+    "histories": (Items(users=500), ItemsChoice()),
+    "dialogues": (
+        Grammar(documents=1_000, annotated=True, dialogues=500),
+        WordPieceChoice(size=1024),
+    ),
+    "phrases": (Grammar(documents=1_000, annotated=True), WordPieceChoice(size=1024)),
+    "capitals": (Grammar(documents=1_000, annotated=True), WordPieceChoice(size=1024)),
+}
+"""The text for recipes with such a need."""
 
 CLOSE = 1e-4
 """The greatest difference between what an export says and what it was made of."""
@@ -96,7 +109,8 @@ def check_all(
 ) -> list[Check]:
     """The checks of these systems, or of all, one after the other.
 
-    ``data`` None takes the sample text. Errors: UserError for a system that is not there.
+    ``data`` None takes the sample text, or what is made to order for those that need more. Errors:
+    UserError for a system that is not there.
     """
     for system in systems_wanted:
         if system not in systems():
@@ -104,32 +118,33 @@ def check_all(
     found: list[Check] = []
     with TemporaryDirectory() as temporary:
         work = Path(temporary)
-        folder = data or prepared_for(Sample(), WordPieceChoice(size=4096), work).data
-        opened = Data.open(folder)
         for system in systems_wanted or systems():
-            found.append(check_recipe(system, opened, work / system, steps))
+            folder = data or prepared_for(*_text_for(system), work).data
+            found.append(check_recipe(system, Data.open(folder), work / system, steps))
             tell(found[-1])
     return found
 
 
+def _text_for(system: str) -> tuple[Corpus, TokenizerChoice]:
+    """A small text that holds what a system needs, and how it is cut."""
+    needs = Recipe.load(f"{system}-tiny").needs
+    for need, chosen in MADE_TO_ORDER.items():
+        if need in needs:
+            return chosen
+    return Sample(), WordPieceChoice(size=4096)
+
+
 def at_small_cost(system: str, data: Data, steps: int) -> Recipe:
     """A system in the size of two blocks of width 128, on rows of at most 128 places."""
-    whole = Recipe.load(f"{system}-tiny")
-    phases = [{**phase.model_dump(mode="json"), "length": None} for phase in whole.phases]
-    return Recipe.load(
-        f"{system}-tiny",
-        {
-            "assembly": {"length": min(LONGEST_ROW, whole.assembly.length)},
-            "phases": [{**phase, "batch_tokens": None} for phase in phases],
-            "batch_tokens": TOKENS,
-            "text": {"tokenizer": {"kind": data.manifest.tokenizer.kind}},
-            "schedule": {"kind": "warmup", "warmup": 0.1, "decay": "linear"},
-            "steps": steps,
-            "checkpoint_every": steps // 2,
-            "evaluate_every": steps,
-            "compile": False,
-        },
-    )
+    changes = {
+        "schedule": {"kind": "warmup", "warmup": 0.1, "decay": "linear"},
+        "steps": steps,
+        "checkpoint_every": steps // 2,
+        "evaluate_every": steps,
+        "compile": False,
+    }
+    kind = data.manifest.tokenizer.kind
+    return evened(system, "tiny", kind, LONGEST_ROW, TOKENS, changes)
 
 
 def _count(check: Check, system: str, data: Data, out: Path, steps: int) -> Check:

@@ -26,10 +26,8 @@ from bertwright.recipes import Recipe
 from bertwright.studies.corpora import Corpus, Written
 from bertwright.studies.measures import Measure, Trained
 from bertwright.studies.study import Study
-from bertwright.text.preparation import prepare
 from bertwright.text.shards import Data
 from bertwright.text.tokenizers import TokenizerChoice
-from bertwright.text.vocabularies import train_on_files
 from bertwright.training.pretraining import pretrain
 
 Say = Callable[[str], None]
@@ -175,12 +173,9 @@ def prepared_for(corpus: Corpus, tokenizer: TokenizerChoice, out: Path) -> Prepa
         corpus.write(written)
         done.touch()
     name = _hash([_stated(corpus), _stated(tokenizer)])
-    data, inputs = out / "data" / name, corpus.inputs(written)
+    data = out / "data" / name
     if not data.is_dir():
-        vocabulary = out / "tokenizers" / name
-        if not vocabulary.is_dir():
-            train_on_files(inputs, vocabulary, tokenizer)
-        prepare(inputs, data, vocabulary)
+        corpus.prepare(written, tokenizer, out / "tokenizers" / name, data)
     return Prepared(written, data)
 
 

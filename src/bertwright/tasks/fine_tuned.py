@@ -22,6 +22,7 @@ from bertwright.model.folder import (
     WEIGHTS,
     fill,
     load_recipe,
+    num_pieces,
     read_tensors,
     save_weights,
 )
@@ -127,7 +128,7 @@ def load_fine_tuned(folder: Path, precision: Precision | None = None) -> FineTun
         raise UserError(f"{folder / TASK} is damaged ({error}): copy it again") from error
     tokenizer = Tokenizer.load(folder)
     tensors = read_tensors(folder / WEIGHTS)
-    size = len(tensors.get("encoder.embeddings.pieces.weight", range(tokenizer.size)))
+    size = num_pieces(tensors, tokenizer)
     net = TaskModel.empty(load_recipe(folder), size, choice, num_outputs(task))
     fill(net, tensors, str(folder / WEIGHTS))
     return FineTuned(net, tokenizer, task, length=about["length"], precision=precision)

@@ -153,6 +153,11 @@ def _prepare(
     head = chosen.head or default_head(recipe, task.answer)
     if wrong := check_head(head, task.answer, recipe.output):
         raise UserError(wrong)
+    by_level = chosen.layer_decay < 1.0 or chosen.unfreeze == "gradual"
+    if by_level and recipe.encoder.depth.sharing != "none":
+        raise UserError(
+            "blocks that share their parameters are one level: leave out layer_decay and unfreeze"
+        )
     longest = model.model.encoder.longest
     if longest is not None and chosen.length is not None and chosen.length > longest:
         raise UserError(f"length {chosen.length}: this encoder takes {longest} pieces at most")
@@ -169,7 +174,10 @@ def _prepare(
         rows=maker.rows(train),
         length=maker.length,
         epochs=chosen.epochs,
-        optimiser=AdamW(rate=chosen.rate_for(recipe), decay=chosen.decay),
+        optimiser=AdamW(
+            rate=chosen.rate_for(recipe), decay=chosen.decay, layer_decay=chosen.layer_decay
+        ),
+        gradual=chosen.unfreeze == "gradual",
         warmup=chosen.warmup,
         clip=chosen.clip,
         precision=chosen.precision or ("bf16" if fast else "float32"),

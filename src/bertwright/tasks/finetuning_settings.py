@@ -28,6 +28,10 @@ class FineTuning(Settings):
     steps (Turc et al. 2019). ``dropout`` takes the place of the recipe's everywhere. ``length``
     None takes what the encoder allows, 512 at most. ``batch`` is in rows. The run is repeated with
     ``seeds`` seeds, the first of which is ``seed``.
+
+    ``layer_decay`` multiplies the rate from block to block, down from the head. ``unfreeze``
+    ``gradual`` trains the head in the first epoch and one block more in each, everything in the
+    last (Howard and Ruder 2018, sections 3.2 and 3.3).
     """
 
     epochs: int = Field(default=3, ge=1)
@@ -35,6 +39,8 @@ class FineTuning(Settings):
     batch: int = Field(default=32, ge=1)
     dropout: float = Field(default=0.1, ge=0, lt=1)
     decay: float = Field(default=0.01, ge=0)
+    layer_decay: float = Field(default=1.0, gt=0, le=1)
+    unfreeze: Literal["all", "gradual"] = "all"
     warmup: float = Field(default=0.1, ge=0, le=1)
     clip: float | None = Field(default=1.0, gt=0)
     length: int | None = Field(default=None, ge=8)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from bertwright.axes import Choice
 from bertwright.encoder.initialisation import Published, initialise
 from bertwright.encoder.kernels.noise import Noise, dropout
-from bertwright.encoder.visibility import Causal
+from bertwright.encoder.visibility import is_by_halves, ways
 from bertwright.model.model import Model
 from bertwright.objectives.output import OutputChoice, Transform
 from bertwright.objectives.sentence_relation import PairHead, PairQuestion
@@ -175,14 +175,17 @@ class TanhDense(nn.Module):
 def default_head(recipe: Recipe, answer: Answer) -> HeadChoice:
     """The head with which the family of a recipe is usually fine-tuned.
 
-    A causal encoder is read where it has read everything. An encoder trained on pairs has a pooler;
-    a pre-norm encoder reads through the transform of
-    its output, over the whole row, since nothing taught it to gather a text in its first place.
+    A causal encoder is read where it has read everything, one of two ways over the whole row. An
+    encoder trained on pairs has a pooler; a pre-norm encoder reads through the transform of its
+    output, over the whole row, since nothing taught it to gather a text in its first place.
     """
-    transforms = recipe.encoder.norm.first and recipe.output.transform
+    by_halves = is_by_halves(recipe.encoder.visibility)
+    transforms = recipe.encoder.norm.first and recipe.output.transform and not by_halves
     if answer == "tags":
         return Transformed(read="words") if transforms else Plain(read="words")
-    if isinstance(recipe.encoder.visibility, Causal):
+    if by_halves:
+        return Plain(read="mean")
+    if ways(recipe.encoder.visibility) == ("forward",):
         return Plain(read="last")
     if recipe.pooler or any(isinstance(o, PairQuestion) for o in recipe.objectives.values()):
         return Pooler()

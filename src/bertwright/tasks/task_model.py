@@ -1,6 +1,7 @@
 """The module that fine-tuning trains: an encoder and the head of a task."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +28,7 @@ class TaskModel(nn.Module):
         super().__init__()
         self.recipe, self.choice = recipe, choice
         self.vocabulary_size, self.num_outputs = vocabulary_size, num_outputs
-        self.encoder: Encoder = recipe.encoder.build(vocabulary_size)
+        self.encoder = Encoder(recipe.encoder, vocabulary_size)
         self.head = choice.build(recipe, num_outputs, rate)
 
     @staticmethod
@@ -58,11 +59,11 @@ class TaskModel(nn.Module):
         states = self.encoder(pieces, coordinates, noise=noise)
         if noise is not None:
             first = torch.full_like(noise.first_row, first_answer)
-            noise = Noise(noise.within(len(self.encoder.blocks)).seed, first)
+            noise = replace(noise.within(len(self.encoder.blocks)), first_row=first)
         return self.head(states, coordinates.document, where, noise)
 
     def snapshot(self, parameters: Mapping[str, Tensor]) -> "TaskModel":
         """A model of its own with these parameters, on the CPU in float32."""
         other = TaskModel.empty(self.recipe, self.vocabulary_size, self.choice, self.num_outputs)
-        fill(other, dict(parameters), "snapshot")
+        fill(other, {**parameters, **dict(self.named_buffers())}, "snapshot")
         return other

@@ -31,6 +31,7 @@ from bertwright.training.clock import Clock, Place, every
 from bertwright.training.distributed import Processes
 from bertwright.training.loop import Evaluation, Job, train
 from bertwright.training.reporting import Reporter, Reporters, StepReport
+from bertwright.training.unfreezing import Unfreezing
 
 MICRO_BATCH_PLACES = 8192
 """A step with more places than this is computed in equal parts, which bounds its memory."""
@@ -84,6 +85,7 @@ class Best:
 class Training:
     """What one run needs; ``net`` is filled anew for every seed.
 
+    ``gradual`` trains the head in the first epoch, one block more in each, all in the last.
     ``watch`` makes what follows the run of a seed; ``epochs_seen`` collects how every epoch ended.
     """
 
@@ -102,6 +104,7 @@ class Training:
     answers: Answers
     folder: Path
     watch: Callable[[int, Clock], Reporter]
+    gradual: bool = False
     epochs_seen: list[EpochReport] = field(default_factory=list)
 
     def run(self, plan: BatchPlan, compiled: bool) -> Best:
@@ -112,9 +115,16 @@ class Training:
         parameters = MasterParameters(self.net, roles(self.net), self.precision, device)
         clock = Clock(self.epochs * plan.steps_per_epoch)
         judge = _Judge(self, parameters, seed)
+        update = self.optimiser.build(parameters, compiled)
+
+        def trained(place: Place) -> int | None:
+            epoch = place.step // plan.steps_per_epoch
+            return epoch + 1 if self.gradual and epoch + 1 < self.epochs else None
+
         job = Job(
             parameters=parameters,
-            update=self.optimiser.build(parameters, compiled),
+            update=update,
+            procedures=[Unfreezing(parameters, update, trained)],
             batch=_Batches(self, plan).at,
             losses=lambda batch, place: self._losses(batch, place, seed),
             clock=clock,

@@ -16,14 +16,35 @@ LONGEST_DOCUMENT = 1 << 20
 """In characters: the length beyond which a paragraph or a document is cut."""
 
 
+PHRASE = "phrase"
+"""The label of a stretch of text that is a phrase; any other is the kind of an entity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """The characters [start, stop) of a text are a phrase, or an entity of some kind."""
+
+    start: int
+    stop: int
+    label: str = PHRASE
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """A text; the code of its language where that is known, and its translation where it has one,
-    a document in another language."""
+    a document in another language; what is known of stretches of it. In a dialogue every line is a
+    turn, and ``speakers`` says whose, counted in the order in which they come to speak."""
 
     text: str
     language: str | None = None
     translation: "Document | None" = None
+    annotations: tuple[Annotation, ...] = ()
+    speakers: tuple[int, ...] = ()
+
+    @property
+    def parts(self) -> list[str]:
+        """What is cut into pieces by itself: turns, or the whole text."""
+        return self.text.split("\n") if self.speakers else [self.text]
 
     @property
     def sides(self) -> tuple["Document", ...]:

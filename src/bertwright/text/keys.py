@@ -2,8 +2,8 @@
 
 A part that is given to the tokenizer alone is called a key. The cuts are safe because
 
-- WordPiece behind BERT's normaliser and splitter treats ASCII white space and ASCII punctuation on
-  their own, whatever stands beside them;
+- WordPiece, and a list of words, behind BERT's normaliser and splitter treat ASCII white space and
+  ASCII punctuation on their own, whatever stands beside them;
 - byte-BPE behind GPT-2's pattern: no match of the pattern goes from a character that is not white
   space on to one that is, nor from an ASCII letter or digit on to ASCII punctuation, nor (but for
   the apostrophe) back;
@@ -63,6 +63,7 @@ _METASPACE = 'Metaspace{"prepend_scheme": "always", "split": true}'
 
 _PATTERNS: dict[tuple[str, str, str], re.Pattern[str]] = {
     ("BertNormalizer", "BertPreTokenizer", "WordPiece"): _BERT_KEY,
+    ("BertNormalizer", "BertPreTokenizer", "WordLevel"): _BERT_KEY,
     ("", _GPT_2, "BPE"): _BYTE_BPE_KEY,
     (f"NFKC {_COLLAPSE}", _METASPACE, "Unigram"): _UNIGRAM_KEY,
     (f"NFKC Lowercase {_COLLAPSE}", _METASPACE, "Unigram"): _UNIGRAM_KEY,

@@ -15,13 +15,15 @@ from bertwright.text.tokenizers import Tokenizer
 def little_data(
     texts: Sequence[str], tokenizer: Tokenizer, language: str = "en"
 ) -> Generator[Data]:
-    """The texts, a document each in one language, prepared as files would be, none held out.
+    """The texts, a document each in one language, prepared as files would be, none held out; no
+    phrase in them is known.
 
     Errors: UserError where they hold no text.
     """
     with TemporaryDirectory() as folder:
         file = Path(folder) / "texts.jsonl"
-        lines = (json.dumps({"text": text, "language": language}) for text in texts)
+        rows = ({"text": text, "language": language, "known": []} for text in texts)
+        lines = map(json.dumps, rows)
         file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         yield prepare(
             file,
@@ -29,5 +31,6 @@ def little_data(
             tokenizer,
             heldout=0.0,
             language_column="language",
+            annotations="known",
             num_workers=1,
         )

@@ -9,23 +9,28 @@ workers.
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bertwright.errors import UserError
 from bertwright.files import atomic_folder, require_free
-from bertwright.text.documents import Document, ReadCounts
+from bertwright.text.annotations import WordList, pieces_covered
+from bertwright.text.data_writing import DataWriter
+from bertwright.text.dialogues import joined
+from bertwright.text.documents import PHRASE, Document, ReadCounts
 from bertwright.text.duplicates import unseen
+from bertwright.text.marks import WORD_START, mark_pieces
 from bertwright.text.near_duplicates import dissimilar
 from bertwright.text.piece_cache import Encoded, PieceCache
 from bertwright.text.processes import CHUNK_CHARACTERS, available_processors, in_order
 from bertwright.text.readers import read_documents
-from bertwright.text.shard_writing import SplitWriter, Spoken, piece_type, write_manifest
-from bertwright.text.shards import REPORT, Counts, Data, LanguageCounts, unigram_entropy
-from bertwright.text.sources import find_sources
+from bertwright.text.shard_writing import Beside, Holding, Spoken
+from bertwright.text.shards import REPORT, Data
+from bertwright.text.sources import Source, check_all_speak, find_sources
 from bertwright.text.splitting import HELDOUT, TRAIN, assign_splits
 from bertwright.text.tokenizers import Tokenizer
 
@@ -40,6 +45,11 @@ def prepare(
     column: str = "text",
     format: str | None = None,
     language_column: str | None = None,
+    annotations: str | None = None,
+    phrases: str | Path | None = None,
+    dialogues: Sequence[str | Path] = (),
+    dialogue_column: str = "dialogue",
+    capitals: bool = False,
     num_workers: int | None = None,
 ) -> Data:
     """Make a data set from files, folders and patterns (``-`` is standard input).
@@ -47,6 +57,12 @@ def prepare(
     ``en=FILE`` is text in English; ``en,de=FILE,FILE`` are two files of which line n translates
     line n, ``en,de=TABLE`` a table with a column for each side; ``language_column`` holds the
     languages of the texts of tables.
+
+    Phrases and entities are those that the column ``annotations`` of tables states of each text,
+    and those of ``phrases``, a file of one a line (behind a tab the kind of an entity).
+    ``dialogues`` are inputs of their own: tables with a list of turns in ``dialogue_column``, or
+    plain text with a turn on each line. ``capitals`` keeps which words begin with a capital letter,
+    for a tokenizer that does not.
 
     ``heldout`` is the share of documents kept from training; ``near_duplicates`` also drops
     documents much like an earlier one; ``column`` holds the text of tables; ``format`` overrides
@@ -66,14 +82,28 @@ def prepare(
     num_workers = num_workers or available_processors()
     met = ReadCounts()
     sources = find_sources(inputs, column, format, met, language_column)
-    speaks = any(source.speaks for source in sources)
+    if annotations is not None:
+        sources = [_annotated(source, annotations) for source in sources]
+    if dialogues:
+        spoken = find_sources(dialogues, dialogue_column, None, met, language_column)
+        sources += [_of_dialogues(source) for source in spoken]
+        check_all_speak(sources)
+    holding = Holding(
+        languages=any(source.speaks for source in sources),
+        annotations=annotations is not None or phrases is not None,
+        dialogues=bool(dialogues),
+        capitals=capitals,
+    )
+    known = WordList.read(Path(phrases)) if phrases is not None else None
     documents = unseen(read_documents(sources, met), met)
     if near_duplicates:
         documents = dissimilar(documents, met, num_workers)
     chunks = _by_split(assign_splits(documents, heldout))
-    with atomic_folder(out) as folder, _Writing(folder, tokenizer, heldout > 0, speaks) as writing:
-        for split, encoded, spoken in in_order(_Encoder, (tokenizer,), chunks, num_workers):
-            writing.append(split, encoded, spoken)
+    names = (TRAIN, HELDOUT) if heldout > 0 else (TRAIN,)
+    with atomic_folder(out) as folder, DataWriter(folder, tokenizer, names, holding) as writing:
+        settings = (tokenizer, holding, known)
+        for split, encoded, beside in in_order(_Encoder, settings, chunks, num_workers):
+            writing.append(split, encoded, beside)
         if not writing.num_pieces:
             raise UserError(f"no text found in {', '.join(map(str, inputs))}")
         report = writing.finish(met.sources) | _what_was_met(met)
@@ -83,18 +113,73 @@ def prepare(
     return Data.open(out)
 
 
+def _annotated(source: Source, column: str) -> Source:
+    if source.format == "txt" or len(source.languages) == 2:
+        raise UserError(
+            f"{source.name} is no table with a text in each row, so nothing can be annotated in "
+            f"it: write JSON lines, or list the phrases in a file with --phrases"
+        )
+    return replace(source, annotations=column)
+
+
+def _of_dialogues(source: Source) -> Source:
+    if len(source.languages) == 2:
+        raise UserError(f"{source.name}: a dialogue is in one language: write en={source.name}")
+    return replace(source, dialogues=True)
+
+
 class _Encoder:
     """What a worker does: the documents of a chunk to pieces."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, holding: Holding, known: WordList | None) -> None:
+        self._tokenizer = tokenizer
         self._cache = PieceCache(tokenizer)
+        self._holding = holding
+        self._known = known
 
-    def __call__(self, chunk: tuple[str, list[Document]]) -> tuple[str, Encoded, Spoken | None]:
+    def __call__(self, chunk: tuple[str, list[Document]]) -> tuple[str, Encoded, Beside]:
         split, documents = chunk
         sides = [side for document in documents for side in document.sides]
-        encoded = self._cache.encode([side.text for side in sides])
+        parts = [side.parts for side in sides]
+        encoded = self._cache.encode([part for own in parts for part in own])
+        turns = None
+        if self._holding.dialogues:
+            encoded, turns = joined(encoded, sides)
         spoken = None if sides[0].language is None else _spoken(documents, encoded)
-        return split, encoded, spoken
+        phrases, entities = None, None
+        if self._holding.annotations:
+            phrases, entities = self._stretches(sides, encoded)
+        kept = self._capitals(sides) if self._holding.capitals else None
+        return split, encoded, Beside(spoken, phrases, entities, turns, kept)
+
+    def _capitals(self, sides: Sequence[Document]) -> NDArray[np.int64]:
+        """The pieces at which words with a capital letter start."""
+        found: list[int] = []
+        begin = 0
+        for part in (part for side in sides for part in side.parts):
+            offsets = self._tokenizer.backend.encode(part, add_special_tokens=False).offsets
+            marks, _ = mark_pieces(part, offsets)
+            found += [
+                begin + piece
+                for piece, (mark, (start, stop)) in enumerate(zip(marks, offsets, strict=True))
+                if mark & WORD_START and part[start:stop].lstrip()[:1].isupper()
+            ]
+            begin += len(offsets)
+        return np.array(found, np.int64)
+
+    def _stretches(
+        self, sides: Sequence[Document], encoded: Encoded
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The pieces of phrases and of entities."""
+        found: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
+        begins = np.cumsum(encoded.document_lengths) - encoded.document_lengths
+        for side, begin in zip(sides, begins.tolist(), strict=True):
+            listed = self._known.find(side.text) if self._known else ()
+            known = (*side.annotations, *listed)
+            for each, first, stop in pieces_covered(self._tokenizer, side, known):
+                found[each.label == PHRASE].append((begin + first, begin + stop))
+        phrases, entities = (np.array(found[n], np.int64).reshape(-1, 2) for n in (True, False))
+        return phrases, entities
 
 
 def _spoken(documents: Sequence[Document], encoded: Encoded) -> Spoken:
@@ -118,90 +203,6 @@ def _by_split(documents: Iterable[tuple[str, Document]]) -> Iterator[tuple[str, 
             yield split, waiting[split]
             waiting[split], sizes[split] = [], 0
     yield from ((split, left) for split, left in waiting.items() if left)
-
-
-class _Writing:
-    """The splits of a data set while they are written."""
-
-    def __init__(
-        self, folder: Path, tokenizer: Tokenizer, with_heldout: bool, speaks: bool
-    ) -> None:
-        self._folder = folder
-        self._tokenizer = tokenizer
-        names = (TRAIN, HELDOUT) if with_heldout else (TRAIN,)
-        self._languages: dict[str, int] | None = {} if speaks else None
-        self._writers = {
-            name: SplitWriter(folder, name, piece_type(tokenizer), self._languages)
-            for name in names
-        }
-        self._piece_counts = {name: np.zeros(tokenizer.size, dtype=np.int64) for name in names}
-        self._num_bytes = 0
-        self._longest = 0
-
-    @property
-    def num_pieces(self) -> int:
-        """How many pieces were written so far."""
-        return int(sum(counts.sum() for counts in self._piece_counts.values()))
-
-    def append(self, split: str, encoded: Encoded, spoken: Spoken | None) -> None:
-        self._writers[split].append(encoded, spoken)
-        found = np.bincount(encoded.pieces, minlength=self._tokenizer.size)
-        self._piece_counts[split] += found
-        self._num_bytes += encoded.num_bytes
-        self._longest = max(self._longest, int(encoded.document_lengths.max(initial=0)))
-
-    def finish(self, sources: list[dict[str, str | int]]) -> dict[str, Any]:
-        """Write what stands beside the shards; the part of the report that is known here."""
-        splits = {name: writer.finish() for name, writer in self._writers.items()}
-        train = self._piece_counts[TRAIN]
-        languages = tuple(self._languages or ())
-        manifest = write_manifest(self._folder, self._tokenizer, train, splits, sources, languages)
-        counts = [counts for counts, _ in splits.values()]
-        pieces = sum(self._piece_counts.values(), np.zeros_like(train))
-        specials = self._tokenizer.specials
-        in_text = specials.all - {specials.unknown}
-        return {
-            "hash": manifest.hash,
-            "documents": sum(c.documents for c in counts),
-            "sentences": sum(c.sentences for c in counts),
-            "words": sum(c.words for c in counts),
-            "tokens": sum(c.pieces for c in counts),
-            "bytes": self._num_bytes,
-            "bytes_per_token": self._num_bytes / max(1, int(pieces.sum())),
-            "unknown_rate": int(pieces[specials.unknown]) / max(1, int(pieces.sum())),
-            "special_tokens_in_text": int(pieces[list(in_text)].sum()),
-            "longest_document": self._longest,
-            "unigram_entropy": unigram_entropy(train),
-            "splits": {name: counts.model_dump() for name, (counts, _) in splits.items()},
-            **_of_languages(languages, counts),
-        }
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for writer in self._writers.values():
-            writer.abandon()
-
-
-def _of_languages(languages: Sequence[str], counts: Sequence[Counts]) -> dict[str, Any]:
-    """What all splits hold in each language; nothing where they are not known."""
-    if not languages:
-        return {}
-    found = {
-        code: [split.languages.get(code, LanguageCounts()) for split in counts]
-        for code in languages
-    }
-    return {
-        "translations": sum(split.translations for split in counts),
-        "languages": {
-            code: {
-                "documents": sum(held.documents for held in splits),
-                "tokens": sum(held.pieces for held in splits),
-            }
-            for code, splits in found.items()
-        },
-    }
 
 
 def _what_was_met(met: ReadCounts) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from typing import Any, BinaryIO
 
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
+from bertwright.text.annotations import annotations_apart, annotations_of
+from bertwright.text.dialogues import alternating, dialogue_of_value
 from bertwright.text.documents import Document, ReadCounts, texts_at_blank_lines, texts_of_row
 from bertwright.text.languages import language_code
 from bertwright.text.sources import STANDARD_INPUT, Source
@@ -23,20 +25,34 @@ _LONGEST_ROW = 1 << 28
 _ROWS_AT_A_TIME = 256
 
 
+Row = tuple[str, Sequence[Any]]
+"""Where a row of a table stands, and what was read of it, in the order of the source's columns."""
+
+
 def read_documents(sources: Sequence[Source], counts: ReadCounts) -> Iterator[Document]:
     """The documents of all sources, one source after the other, in bounded memory."""
     for source in sources:
         if source.beside is not None:
             yield from _read_aligned(source, source.beside, counts)
-        elif source.name == STANDARD_INPUT:
-            yield from _FORMATS[source.format](sys.stdin.buffer, source, counts)
-        else:
+        elif source.format == "txt":
             with _opened(source.name) as raw:
-                yield from _FORMATS[source.format](raw, source, counts)
+                yield from _read_txt(raw, source, counts)
+        else:
+            for where, values in read_rows(source, counts):
+                yield from _documents_of_row(values, where, source, counts)
+
+
+def read_rows(source: Source, counts: ReadCounts) -> Iterator[Row]:
+    """The rows of a table."""
+    with _opened(source.name) as raw:
+        yield from _TABLES[source.format](raw, source, counts)
 
 
 @contextmanager
 def _opened(name: str) -> Generator[BinaryIO]:
+    if name == STANDARD_INPUT:
+        yield sys.stdin.buffer
+        return
     try:
         with open(name, "rb") as raw:
             yield raw
@@ -48,7 +64,8 @@ def _read_txt(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[Doc
     texts = decode(read_bytes(raw, source.name, counts), source.name, counts)
     language = source.languages[0] if source.languages else None
     for text in texts_at_blank_lines(bounded_lines(texts, counts), counts):
-        yield Document(text, language)
+        speakers = alternating(text) if source.dialogues else ()
+        yield Document(text, language, speakers=speakers)
 
 
 def _read_aligned(source: Source, beside: str, counts: ReadCounts) -> Iterator[Document]:
@@ -69,7 +86,7 @@ def _read_aligned(source: Source, beside: str, counts: ReadCounts) -> Iterator[D
             yield from _documents_of_row(pair, f"{source.name}, line {number + 1}", source, counts)
 
 
-def _read_jsonl(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[Document]:
+def _read_jsonl(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[Row]:
     texts = decode(read_bytes(raw, source.name, counts), source.name, counts)
     for number, line in enumerate(lines(texts, source.name, _LONGEST_ROW), start=1):
         if not line.strip():
@@ -81,10 +98,10 @@ def _read_jsonl(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[D
             raise UserError(f"{where} is not JSON: {error}") from None
         if not isinstance(row, dict):
             raise UserError(f"{where} is not a JSON object: each line must be {{...}}")
-        yield from _documents_of_row(_chosen(row, where, source), where, source, counts)
+        yield where, _chosen(row, where, source)
 
 
-def _read_separated(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[Document]:
+def _read_separated(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[Row]:
     texts = decode(read_bytes(raw, source.name, counts), source.name, counts)
     ended = (f"{line}\n" for line in lines(texts, source.name, _LONGEST_ROW))
     csv.field_size_limit(_LONGEST_ROW)
@@ -94,13 +111,12 @@ def _read_separated(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterat
         places = [_place(header, name, source) for name in source.columns] if header else []
         for row in rows:
             values = [row[place] if place < len(row) else "" for place in places]
-            where = f"{source.name}, line {rows.line_num}"
-            yield from _documents_of_row(values, where, source, counts)
+            yield f"{source.name}, line {rows.line_num}", values
     except csv.Error as error:
         raise UserError(f"{source.name}, line {rows.line_num}: {error}") from None
 
 
-def _read_parquet(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[Document]:
+def _read_parquet(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[Row]:
     import pyarrow as arrow
     from pyarrow import parquet
 
@@ -117,8 +133,7 @@ def _read_parquet(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator
             wanted = [name for name in (*source.columns, source.column) if name in names]
             for batch in file.iter_batches(_ROWS_AT_A_TIME, columns=list(dict.fromkeys(wanted))):
                 for row in batch.to_pylist():
-                    values = _chosen(row, source.name, source, names)
-                    yield from _documents_of_row(values, source.name, source, counts)
+                    yield source.name, _chosen(row, source.name, source, names)
         except (arrow.ArrowException, OSError) as error:
             first_line = str(error).partition("\n")[0]
             raise UserError(f"{source.name} is not a whole parquet file: {first_line}") from None
@@ -147,8 +162,14 @@ def _documents_of_row(
     language = source.languages[0] if source.languages else None
     if source.language_column is not None:
         language = language_code(values[1], where)
-    for text in _texts_of_value(values[0], source.column, where, counts):
-        yield Document(text, language)
+    if source.dialogues:
+        yield from dialogue_of_value(values[0], language, where, counts)
+        return
+    known = annotations_of(values[-1], values[0], where) if source.annotations else ()
+    texts = list(_texts_of_value(values[0], source.column, where, counts))
+    carried = annotations_apart(str(values[0]), texts, known) if known else [()] * len(texts)
+    for text, annotations in zip(texts, carried, strict=True):
+        yield Document(text, language, annotations=annotations)
 
 
 def _pair_of_row(
@@ -186,8 +207,7 @@ def _place(header: Sequence[str], column: str, source: Source) -> int:
 
 
 def _missing_column(where: str, column: str, known: Sequence[str], source: Source) -> UserError:
-    option = "--column" if column == source.column else "--language-column"
-    remedy = f"choose one with {option}"
+    remedy = f"choose one with {source.options.get(column, '--column')}"
     if column in source.languages:
         remedy = "a table of translations has one named by the code of each language"
     return UserError(f"{where} has no column {column!r}{did_you_mean(column, known)}; {remedy}")
@@ -201,11 +221,10 @@ class _Tsv(csv.excel_tab):
 
 _DIALECTS: dict[str, type[csv.Dialect]] = {"csv": csv.excel, "tsv": _Tsv}
 
-_FORMATS: dict[str, Callable[[BinaryIO, Source, ReadCounts], Iterator[Document]]] = {
-    "txt": _read_txt,
+_TABLES: dict[str, Callable[[BinaryIO, Source, ReadCounts], Iterator[Row]]] = {
     "jsonl": _read_jsonl,
     "csv": _read_separated,
     "tsv": _read_separated,
     "parquet": _read_parquet,
 }
-"""Readers by format. Each is one function of (open file, source, counts)."""
+"""Readers of tables by format. Each is one function of (open file, source, counts)."""

@@ -8,7 +8,7 @@ from operator import itemgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from bertwright.text.shards import Split
+from bertwright.text.shards import Split, Stretches, Turns
 
 
 class SelectedSplit(Split):
@@ -42,6 +42,15 @@ class SelectedSplit(Split):
         second = whole.translations
         second = second[(place[second] >= 0) & (place[second - 1] >= 0)]
         self.translations = place[second]
+        self.phrases, self.entities = (
+            known and _stretches_of(known, whole.document_starts, place, shift)
+            for known in (whole.phrases, whole.entities)
+        )
+        self.capitals = None
+        if whole.capitals is not None:
+            kept, moved = _moved(whole.capitals, whole.document_starts, place, shift)
+            self.capitals = whole.capitals[kept] - moved
+        self.turns = whole.turns and _turns_of(whole.turns, whole.document_starts, place, shift)
 
     def pieces(self, start: int, stop: int) -> NDArray[np.int32]:
         parts = [self._whole.pieces(*there) for there in self._stretches(start, stop)]
@@ -74,6 +83,27 @@ class SelectedSplit(Split):
         for begin, end in pairwise([start, *inside, stop]):
             shift = int(self._shift[self._run_of(np.array(begin))])
             yield begin + shift, end + shift
+
+
+def _moved(
+    positions: NDArray[np.int64],
+    document_starts: NDArray[np.int64],
+    place: NDArray[np.int64],
+    shift: NDArray[np.int64],
+) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Which positions lie in chosen documents, and how far those move."""
+    mine = place[np.searchsorted(document_starts, positions, side="right") - 1]
+    return mine >= 0, shift[mine[mine >= 0]]
+
+
+def _stretches_of(known: Stretches, *where: NDArray[np.int64]) -> Stretches:
+    kept, moved = _moved(known.starts, *where)
+    return Stretches(known.starts[kept] - moved, known.stops[kept] - moved)
+
+
+def _turns_of(turns: Turns, *where: NDArray[np.int64]) -> Turns:
+    kept, moved = _moved(turns.starts, *where)
+    return Turns(turns.starts[kept] - moved, turns.speakers[kept])
 
 
 def languages_apart(split: Split) -> list[SelectedSplit]:

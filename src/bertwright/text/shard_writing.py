@@ -40,15 +40,48 @@ class Spoken:
     translations: NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class Beside:
+    """What is known of the documents in an :class:`Encoded` beside their pieces: their languages;
+    the pieces [first, stop) of phrases and of entities, (S, 2) each; turns and who speaks, (T, 2);
+    the pieces at which a word with a capital letter starts, (C,).
+    """
+
+    spoken: Spoken | None = None
+    phrases: NDArray[np.int64] | None = None
+    entities: NDArray[np.int64] | None = None
+    turns: NDArray[np.int64] | None = None
+    capitals: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What a data set holds beside the pieces of its text: languages, phrases and entities,
+    dialogues, capital letters that the pieces do not show."""
+
+    languages: bool = False
+    annotations: bool = False
+    dialogues: bool = False
+    capitals: bool = False
+
+
+NOTHING = Beside()
+TEXT_ALONE = Holding()
+
+
 class SplitWriter:
     """Appends encoded documents to the files of one split.
 
-    ``numbers`` collects the languages of the data set, each with its number; None where they are
-    not known.
+    ``numbers`` collects the languages of the data set, each with its number.
     """
 
     def __init__(
-        self, folder: Path, name: str, piece_type: str, numbers: dict[str, int] | None = None
+        self,
+        folder: Path,
+        name: str,
+        piece_type: str,
+        holding: Holding,
+        numbers: dict[str, int],
     ) -> None:
         self._pieces = _ArrayFile(folder / shard_name(name, "pieces"), piece_type)
         self._marks = _ArrayFile(folder / shard_name(name, "marks"), "uint8")
@@ -56,14 +89,43 @@ class SplitWriter:
         self._words_before = _ArrayFile(folder / shard_name(name, "words_before"), "int64")
         self._documents = _ArrayFile(folder / shard_name(name, "documents"), "int64")
         self._sentences = _ArrayFile(folder / shard_name(name, "sentences"), "int64")
-        self._speech = None if numbers is None else _SpeechWriter(folder, name, numbers)
+        self._speech = _SpeechWriter(folder, name, numbers) if holding.languages else None
+        kinds = ("phrase", "entity") if holding.annotations else ()
+        self._stretches = {
+            kind: (
+                _ArrayFile(folder / shard_name(name, f"{kind}_starts"), "int64"),
+                _ArrayFile(folder / shard_name(name, f"{kind}_stops"), "int64"),
+            )
+            for kind in kinds
+        }
+        self._turns = (
+            (
+                _ArrayFile(folder / shard_name(name, "turn_starts"), "int64"),
+                _ArrayFile(folder / shard_name(name, "turn_speakers"), "uint8"),
+            )
+            if holding.dialogues
+            else None
+        )
 
-    def append(self, encoded: Encoded, spoken: Spoken | None = None) -> None:
+        self._capitals = (
+            _ArrayFile(folder / shard_name(name, "capitals"), "int64") if holding.capitals else None
+        )
+
+    def append(self, encoded: Encoded, beside: Beside = NOTHING) -> None:
         """Add documents after those that are there."""
         position = self._pieces.length
-        if self._speech is not None and spoken is not None:
+        if self._speech is not None and beside.spoken is not None:
             lengths = encoded.document_lengths[encoded.document_lengths > 0]
-            self._speech.append(spoken, lengths)
+            self._speech.append(beside.spoken, lengths)
+        for kind, known in (("phrase", beside.phrases), ("entity", beside.entities)):
+            if known is not None:
+                for file, places in zip(self._stretches[kind], known.T, strict=True):
+                    file.append(position + places)
+        if self._turns is not None and beside.turns is not None:
+            self._turns[0].append(position + beside.turns[:, 0])
+            self._turns[1].append(beside.turns[:, 1])
+        if self._capitals is not None and beside.capitals is not None:
+            self._capitals.append(position + beside.capitals)
         marks = encoded.marks
         words = np.cumsum(marks & WORD_START, dtype=np.int64)
         ranked = np.arange(-position % RANK_EVERY, len(marks), RANK_EVERY)
@@ -83,6 +145,9 @@ class SplitWriter:
             sentences=self._sentences.length,
             words=self._word_bytes.length,
             translations=self._speech.translations.length if self._speech else 0,
+            phrases=self._stretches["phrase"][0].length if self._stretches else 0,
+            entities=self._stretches["entity"][0].length if self._stretches else 0,
+            turns=self._turns[0].length if self._turns else 0,
             languages=self._speech.counts if self._speech else {},
         )
         end = np.array([self._pieces.length])
@@ -104,6 +169,9 @@ class SplitWriter:
             self._documents,
             self._sentences,
             *(self._speech.files if self._speech else ()),
+            *(file for files in self._stretches.values() for file in files),
+            *(self._turns or ()),
+            *((self._capitals,) if self._capitals else ()),
         ]
 
 
@@ -179,6 +247,7 @@ def write_manifest(
     splits: dict[str, tuple[Counts, dict[str, File]]],
     sources: list[dict[str, str | int]],
     languages: tuple[str, ...] = (),
+    holding: Holding = TEXT_ALONE,
 ) -> Manifest:
     """Write what stands beside the shards, the manifest last."""
     tokenizer.save(folder)
@@ -196,6 +265,9 @@ def write_manifest(
         files=files,
         sources=sources,
         languages=languages,
+        annotated=holding.annotations,
+        dialogues=holding.dialogues,
+        capitals=holding.capitals,
     )
     (folder / MANIFEST).write_text(manifest.model_dump_json(indent=1) + "\n")
     return manifest

@@ -14,11 +14,17 @@ Where the languages of the documents are known there are also
 
 - ``languages``: uint16, one a document: which of the manifest's ``languages`` it is in;
 - ``translations``: int64, the documents that translate the document before them, in order.
+
+Where stretches of the text are annotated there are ``phrase_starts``, ``phrase_stops``,
+``entity_starts`` and ``entity_stops``: int64, the pieces [start, stop) of each, in order; where
+there are dialogues ``turn_starts``, int64, and ``turn_speakers``, uint8, one a turn; where capitals
+are kept ``capitals``, int64, the pieces at which a word with a capital letter starts.
 """
 
 import json
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -64,6 +70,9 @@ class Counts(Settings):
     sentences: int = 0
     words: int = 0
     translations: int = 0
+    phrases: int = 0
+    entities: int = 0
+    turns: int = 0
     languages: dict[str, LanguageCounts] = Field(default_factory=dict[str, LanguageCounts])
 
 
@@ -90,6 +99,33 @@ class Manifest(Settings):
     files: dict[str, File]
     sources: list[dict[str, str | int]]
     languages: tuple[str, ...] = ()
+    annotated: bool = False
+    dialogues: bool = False
+    capitals: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stretches:
+    """The pieces [start, stop) of stretches of a text, in order and without overlap: (S,) each."""
+
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+
+    def at(self, position: NDArray[np.int64]) -> NDArray[np.int32]:
+        """The number of the stretch that holds each position, -1 where none does."""
+        if not len(self.starts):
+            return np.full(position.shape, -1, np.int32)
+        number = np.searchsorted(self.starts, position, side="right") - 1
+        inside = (number >= 0) & (position < self.stops[np.maximum(number, 0)])
+        return np.where(inside, number, -1).astype(np.int32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Turns:
+    """Where the turns of dialogues start, and who speaks, counted within each: (T,) each."""
+
+    starts: NDArray[np.int64]
+    speakers: NDArray[np.uint8]
 
 
 class Split:
@@ -122,6 +158,28 @@ class Split:
         if manifest.languages:
             self.languages = _mapped(folder / shard_name(name, "languages"), "uint16")
             self.translations = _mapped(folder / shard_name(name, "translations"), "int64")
+        self.phrases: Stretches | None = None
+        self.entities: Stretches | None = None
+        """Where they stand; None where nobody said."""
+        self.turns: Turns | None = None
+        """Those of its dialogues; None where there are none."""
+        if manifest.annotated:
+            self.phrases, self.entities = (
+                Stretches(
+                    _mapped(folder / shard_name(name, f"{kind}_starts"), "int64"),
+                    _mapped(folder / shard_name(name, f"{kind}_stops"), "int64"),
+                )
+                for kind in ("phrase", "entity")
+            )
+        self.capitals: NDArray[np.int64] | None = None
+        """The pieces at which a word with a capital letter starts; None where nobody said."""
+        if manifest.capitals:
+            self.capitals = _mapped(folder / shard_name(name, "capitals"), "int64")
+        if manifest.dialogues:
+            self.turns = Turns(
+                _mapped(folder / shard_name(name, "turn_starts"), "int64"),
+                _mapped(folder / shard_name(name, "turn_speakers"), "uint8"),
+            )
 
     def numbered(self, names: Sequence[str]) -> Self:
         """The same documents, their languages numbered as in ``names``.

@@ -24,6 +24,9 @@ class Source:
         languages: of all texts, where they are stated; two where the file holds translations.
         language_column: holds the language of each text of a table.
         beside: the file whose lines translate those of this one.
+        of_event: the columns of user, item and time, where rows are no texts.
+        annotations: holds what is known of stretches of each text of a table.
+        dialogues: whether its texts are dialogues, a turn in each line.
     """
 
     name: str
@@ -32,6 +35,20 @@ class Source:
     languages: tuple[str, ...] = ()
     language_column: str | None = None
     beside: str | None = None
+    of_event: tuple[str, str, str] | None = None
+    annotations: str | None = None
+    dialogues: bool = False
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The option of the command line that names each column."""
+        if self.of_event is not None:
+            return dict(zip(self.of_event, ("--user", "--item", "--time"), strict=True))
+        return {
+            str(self.language_column): "--language-column",
+            str(self.annotations): "--annotations",
+            self.column: "--dialogue-column" if self.dialogues else "--column",
+        }
 
     @property
     def speaks(self) -> bool:
@@ -40,12 +57,14 @@ class Source:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What is read of a row: a text and perhaps its language, or both sides of a pair."""
+        """What is read of a row: a text, perhaps its language and annotations, or both sides of a
+        pair; an event where rows are no texts."""
+        if self.of_event is not None:
+            return self.of_event
         if len(self.languages) == 2:
             return self.languages
-        if self.language_column is not None:
-            return self.column, self.language_column
-        return (self.column,)
+        known = (self.column, self.language_column, self.annotations)
+        return tuple(column for column in known if column is not None)
 
 
 def find_sources(
@@ -81,7 +100,7 @@ def find_sources(
             _check_languages(source)
             sources.setdefault((name, None), source)
     found_sources = list(sources.values())
-    _check_all_speak(found_sources)
+    check_all_speak(found_sources)
     return found_sources
 
 
@@ -101,7 +120,8 @@ def _check_languages(source: Source) -> None:
         )
 
 
-def _check_all_speak(sources: Sequence[Source]) -> None:
+def check_all_speak(sources: Sequence[Source]) -> None:
+    """UserError where the language of some sources is stated and that of others is not."""
     known = [source for source in sources if source.speaks]
     if known and len(known) < len(sources):
         silent = next(source for source in sources if not source.speaks)

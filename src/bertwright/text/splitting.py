@@ -21,7 +21,7 @@ def assign_splits(documents: Iterable[Document], share: float) -> Iterator[tuple
     the one with the lowest fingerprint is held out, or the one with the highest is kept. A text of
     a single document is cut in two at the end of a sentence.
 
-    Errors: UserError for a text of a single sentence, or a single pair of translations.
+    Errors: UserError for a text of a single sentence, pair of translations or dialogue.
     """
     stream = iter(documents)
     first = _first_few(stream)
@@ -54,10 +54,22 @@ def _first_few(stream: Iterator[Document]) -> list[Document]:
 
 def _cut_in_two(document: Document, share: float) -> tuple[Document, Document]:
     text, wanted = document.text, (1.0 - share) * len(document.text)
-    ends = [] if document.translation else list(sentence_ends(text))
+    whole = document.translation is not None or document.speakers
+    ends = [] if whole else list(sentence_ends(text))
     if not ends:
         raise UserError(
             "the text is a single sentence, so none can be held out: add text, or say --heldout 0"
         )
     end = min(ends, key=lambda place: abs(place - wanted))
-    return replace(document, text=text[:end]), replace(document, text=text[end:].strip())
+    first = tuple(known for known in document.annotations if known.stop <= end)
+    later = text[end:].strip()
+    cut = len(text.rstrip()) - len(later)
+    second = tuple(
+        replace(known, start=known.start - cut, stop=known.stop - cut)
+        for known in document.annotations
+        if known.start >= cut
+    )
+    return (
+        replace(document, text=text[:end], annotations=first),
+        replace(document, text=later, annotations=second),
+    )

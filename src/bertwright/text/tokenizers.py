@@ -17,7 +17,15 @@ from bertwright.text.marks import WORD_START, mark_pieces
 FILE = "tokenizer.json"
 ABOUT = "tokenizer_kind.json"
 
-_MODEL_KINDS = {"WordPiece": "wordpiece", "BPE": "byte-bpe", "Unigram": "unigram"}
+_MODEL_KINDS = {
+    "WordPiece": "wordpiece",
+    "BPE": "byte-bpe",
+    "Unigram": "unigram",
+    "WordLevel": "words",
+}
+ITEM_MODEL, ITEM_CUT = "WordLevel", "WhitespaceSplit"
+"""What a tokenizer of items is told by: a list of codes, and nothing but spaces between them."""
+
 _SPECIAL_NAMES = {
     "pad": ("[PAD]", "<pad>"),
     "unknown": ("[UNK]", "<unk>"),
@@ -63,6 +71,20 @@ class UnigramChoice(TokenizerChoice):
     kind: Literal["unigram"] = "unigram"
 
 
+class WordsChoice(TokenizerChoice):
+    """The most frequent words and marks of punctuation, numbered by their frequency; all others are
+    unknown (word language models; ELMo, Transformer-XL)."""
+
+    kind: Literal["words"] = "words"
+
+
+class ItemsChoice(TokenizerChoice):
+    """A piece for each item that users have dealt with (Sun et al. 2019): no text is cut, the codes
+    of items stand between spaces. ``prepare`` makes it from the histories that it reads."""
+
+    kind: Literal["items"] = "items"
+
+
 @dataclass(frozen=True)
 class Specials:
     """The ids of the pieces that stand for no text."""
@@ -87,8 +109,7 @@ class Tokenizer:
         backend.no_truncation()
         self.backend = backend
         self.settings: dict[str, Any] = json.loads(backend.to_str())
-        model: str = self.settings["model"]["type"]
-        self.kind = _MODEL_KINDS.get(model, model.lower())
+        self.kind = _kind_of(self.settings)
         self.specials = _find_specials(backend)
 
     @classmethod
@@ -187,6 +208,14 @@ class Tokenizer:
     def id(self, piece: str) -> int | None:
         """The id of a written piece, if there is such a piece."""
         return self.backend.token_to_id(piece)
+
+
+def _kind_of(settings: dict[str, Any]) -> str:
+    model: str = settings["model"]["type"]
+    cut = (settings["pre_tokenizer"] or {}).get("type")
+    if (model, cut) == (ITEM_MODEL, ITEM_CUT):
+        return "items"
+    return _MODEL_KINDS.get(model, model.lower())
 
 
 def _lowers(normalizer: dict[str, Any] | None) -> bool:

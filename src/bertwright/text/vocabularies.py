@@ -30,6 +30,7 @@ from bertwright.text.tokenizers import (
     TokenizerChoice,
     UnigramChoice,
     WordPieceChoice,
+    WordsChoice,
 )
 from bertwright.text.unigram import learn_pieces
 
@@ -97,6 +98,8 @@ def train_on_files(
         raise explain(error, "tokenizer") from None
     except ValueError as error:
         raise UserError(f"the tokenizer {error}") from None
+    if type(chosen) not in _KINDS:
+        raise UserError("items are not learned from text: 'bertwright prepare --item' lists them")
     require_free(Path(out))
     met = ReadCounts()
     sources = find_sources(inputs, column, format, met, language_column)
@@ -163,6 +166,12 @@ def _wordpiece(choice: TokenizerChoice) -> library.Tokenizer:
     return backend
 
 
+def _words(choice: TokenizerChoice) -> library.Tokenizer:
+    backend = _wordpiece(choice)
+    backend.model = models.WordLevel({"[UNK]": 0}, unk_token="[UNK]")
+    return backend
+
+
 def _byte_bpe(choice: TokenizerChoice) -> library.Tokenizer:
     backend = library.Tokenizer(models.BPE())
     if choice.lowercase:
@@ -201,6 +210,18 @@ def _train_wordpiece(backend: library.Tokenizer, words: Counter[str], size: int)
     backend.model = models.WordPiece(
         trained.get_vocab(), unk_token="[UNK]", max_input_chars_per_word=100
     )
+    _finish_like_bert(backend)
+
+
+def _train_words(backend: library.Tokenizer, words: Counter[str], size: int) -> None:
+    """No training but counting; of words as frequent the first by the alphabet."""
+    ranked = sorted(words, key=lambda word: (-words[word], word))[: size - len(BERT_SPECIALS)]
+    vocabulary = {piece: number for number, piece in enumerate((*BERT_SPECIALS, *ranked))}
+    backend.model = models.WordLevel(vocabulary, unk_token="[UNK]")
+    _finish_like_bert(backend)
+
+
+def _finish_like_bert(backend: library.Tokenizer) -> None:
     backend.add_special_tokens([_special(name) for name in BERT_SPECIALS])
     backend.post_processor = processors.TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",
@@ -240,6 +261,7 @@ _KINDS: dict[
     WordPieceChoice: (_wordpiece, _train_wordpiece),
     ByteBpeChoice: (_byte_bpe, _train_byte_bpe),
     UnigramChoice: (_unigram, _train_unigram),
+    WordsChoice: (_words, _train_words),
 }
 
 

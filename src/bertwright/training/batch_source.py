@@ -16,9 +16,11 @@ class StepBatch(Generic[MicroBatch]):
         counts: by question, the sum of the weights of this process's answers.
         num_rows: rows of all processes.
         num_tokens: real tokens of this process.
+        hiding: the questions that ask for what is hidden; their counts are places.
     """
 
     micro_batches: Sequence[MicroBatch]
     counts: Mapping[str, float]
     num_rows: int
     num_tokens: int
+    hiding: Sequence[str] = ()

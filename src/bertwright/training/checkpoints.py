@@ -77,7 +77,7 @@ class Checkpoints:
         """The newest whole checkpoint, and the newer ones that are damaged."""
         damaged: list[Path] = []
         for path in reversed(self._paths()):
-            checkpoint = _open_whole(path)
+            checkpoint = open_whole(path)
             if checkpoint is not None:
                 return checkpoint, damaged
             damaged.append(path)
@@ -110,7 +110,8 @@ def save_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
         raise OSError(code, str(error)) from error
 
 
-def _open_whole(path: Path) -> Checkpoint | None:
+def open_whole(path: Path) -> Checkpoint | None:
+    """The checkpoint in a folder; None where it is damaged, or none."""
     try:
         manifest = json.loads((path / "manifest.json").read_text())
         state = json.loads((path / "state.json").read_text())

@@ -61,10 +61,13 @@ def operations_per_token(recipe: Recipe, vocabulary_size: int) -> list[float]:
 
 
 def _kinds_of_step(recipe: Recipe) -> set[str]:
-    """What steps differ in as compiled graphs: lengths, batches, and who may see whom."""
+    """What steps differ in as compiled graphs: lengths, batches, who may see whom, what is dropped
+    and what is trained."""
     kinds: set[str] = set()
     for phase in range(len(recipe.phases)):
+        own = recipe.phases[phase]
         size = f"{recipe.assembly_of(phase).length} {recipe.batch_tokens_of(phase).at(1.0)}"
+        size = f"{size} {own.dropout!r} {own.trained}"
         kinds |= {f"{size} {turn.visibility!r}" for turn in recipe.turns_of(phase)}
     return kinds
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.memory import Memory
-from bertwright.examples.assembly import MixedRows
+from bertwright.examples.assembly import Assembly, MixedRows
 from bertwright.examples.batches import Batch, make_batch
 from bertwright.examples.corruption import Replace
 from bertwright.examples.selection import Tokens
@@ -30,8 +30,11 @@ from bertwright.objectives.turns import turns_of
 from bertwright.randomness import Permutation, key
 from bertwright.recipes import Recipe
 from bertwright.schedules import Constant
+from bertwright.text.histories import TEST
 from bertwright.text.shards import Data
+from bertwright.text.splitting import HELDOUT
 from bertwright.training.bits_per_byte import hidden_words
+from bertwright.training.ranking import USERS_AT_END, ranking
 from bertwright.training.recipe_batches import asker, in_stretches, split_of
 from bertwright.training.retrieval import retrieval
 from bertwright.training.stream_memory import StreamMemory
@@ -46,6 +49,9 @@ WORD_BYTES = 50_000
 """Bytes of the words of the documents that bits per byte are measured on."""
 
 TOKENS_AT_ONCE = 4096
+
+UNASKED = 1e-6
+"""The number of questions where none was asked, so that it can divide."""
 
 
 def figure_name(question: str) -> str:
@@ -95,8 +101,8 @@ class HeldOut:
                 figures["perplexity"] = math.exp(min(nats / count, 700.0))
             figures[f"{figure_name(name)}_accuracy"] = right / count
             for label, measured in by_label.items():
-                if label:
-                    nats, _, count = measured[name]
+                nats, _, count = measured[name]
+                if label and count > UNASKED:
                     figures[f"{figure_name(name)}_loss_{figure_name(label)}"] = nats / count
         if self.unigram_entropy is not None and self.most_frequent_accuracy is not None:
             figures["unigram_entropy"] = self.unigram_entropy
@@ -120,9 +126,10 @@ def held_out(recipe: Recipe, phase: int, data: Data, num_tokens: int) -> HeldOut
 
     Errors: UserError where the held-out split has too little text for one row.
     """
-    objectives = {name: _fixed(o) for name, o in recipe.objectives_of(phase).items()}
+    assembly = recipe.assembly_of(phase).evaluated
+    asked = recipe.objectives_of(phase)
+    objectives = {name: _fixed(objective, assembly) for name, objective in asked.items()}
     labels: tuple[str, ...] = ()
-    assembly = recipe.assembly_of(phase)
     split = split_of(recipe, data, "heldout")
     source = assembly.plan(split, data.tokenizer.specials, SEED)
     num_rows = min(source.num_rows, max(1, num_tokens // assembly.length))
@@ -185,7 +192,28 @@ def evaluate(
     recipe = recipe or model.recipe
     last = len(recipe.phases) - 1
     figures = held_out(recipe, last, data, TOKENS_AT_END).figures(model, device)
-    return {**figures, **bits_per_byte(model, data, device), **translations_found(model, data)}
+    return {
+        **figures,
+        **bits_per_byte(model, data, device),
+        **translations_found(model, data),
+        **next_items(model, recipe, last, data),
+        **{f"test_{n}": v for n, v in next_items(model, recipe, last, data, TEST).items()},
+    }
+
+
+def next_items(
+    model: Model,
+    recipe: Recipe,
+    phase: int,
+    data: Data,
+    split: str = HELDOUT,
+    most_users: int = USERS_AT_END,
+) -> dict[str, float]:
+    """Where the last items of histories are ranked; nothing where a phase does not read any."""
+    if "histories" not in recipe.assembly_of(phase).needs:
+        return {}
+    with eagerly():
+        return ranking(model, recipe.objectives_of(phase), data, split, most_users)
 
 
 def translations_found(model: Model, data: Data) -> dict[str, float]:
@@ -198,11 +226,12 @@ def translations_found(model: Model, data: Data) -> dict[str, float]:
 def bits_per_byte(
     model: Model, data: Data, device: torch.device, word_bytes: int = WORD_BYTES
 ) -> dict[str, float]:
-    """``bits_per_byte`` and ``nats_per_hidden_word``; nothing where no hidden word is asked for."""
+    """``bits_per_byte`` and ``nats_per_hidden_word``; nothing where no hidden word is asked for, or
+    rows hold no words."""
     recipe, last = model.recipe, len(model.recipe.phases) - 1
     objectives = recipe.objectives_of(last)
     name = masked_name(objectives)
-    if name is None:
+    if name is None or "histories" in recipe.assembly_of(last).needs:
         return {}
     length = recipe.assembly_of(last).length
     split, specials = split_of(recipe, data, "heldout"), data.tokenizer.specials
@@ -242,7 +271,7 @@ def measure(
                 losses = model.losses(moved, objectives, memory=memory)
             for name, loss in losses.items():
                 sums[name] += float(loss.sum), float(loss.correct), loss.count
-    return {name: (float(s[0]), float(s[1]), max(float(s[2]), 1e-9)) for name, s in sums.items()}
+    return {name: (float(s[0]), float(s[1]), max(float(s[2]), UNASKED)) for name, s in sums.items()}
 
 
 @contextmanager
@@ -252,12 +281,15 @@ def eagerly() -> Generator[None]:
         yield
 
 
-def _fixed(objective: Objective) -> Objective:
-    """An objective as every evaluation asks it."""
+def _fixed(objective: Objective, assembly: Assembly) -> Objective:
+    """An objective as every evaluation asks it: of text as BERT does, of histories for what is
+    behind a mask."""
     if not isinstance(objective, Masked):
         return objective
     selection = Tokens(rate=Constant(value=0.15))
-    return objective.model_copy(update={"selection": selection, "corruption": Replace()})
+    of_items = "histories" in assembly.needs
+    corruption = Replace(mask=1.0, random=0.0, keep=0.0) if of_items else Replace()
+    return objective.model_copy(update={"selection": selection, "corruption": corruption})
 
 
 def _without_reading(batches: Sequence[Batch], name: str, data: Data) -> tuple[float, float]:

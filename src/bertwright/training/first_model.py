@@ -18,7 +18,7 @@ def first_model(recipe: Recipe, data: Data, start_from: Path | None) -> Model:
 
     Errors: UserError when the folder holds another encoder, or had another tokenizer.
     """
-    model = Model.build(recipe, data.tokenizer.size)
+    model = Model.build(recipe, data.tokenizer.size, data.tokenizer)
     if start_from is not None:
         _take_weights(model, start_from, data)
     return model

@@ -3,7 +3,7 @@
 The model has its full depth from the beginning; a phase runs only the first of its blocks.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -20,14 +20,24 @@ BLOCKS = "encoder.blocks."
 
 class Growth(Procedure):
     """Runs as many blocks as the phase has; where that grows, block i becomes a copy of block i
-    modulo the depth before, and the optimiser begins anew."""
+    modulo the depth before, and the optimiser begins anew.
+
+    ``beside`` are flat buffers laid out as the parameters, which grow with them.
+    """
 
     name = "growth"
 
-    def __init__(self, model: Model, parameters: MasterParameters, update: Update) -> None:
+    def __init__(
+        self,
+        model: Model,
+        parameters: MasterParameters,
+        update: Update,
+        beside: Sequence[Tensor] = (),
+    ) -> None:
         self._recipe: Recipe = model.recipe
         self._encoder = model.encoder
         self._parameters, self._update = parameters, update
+        self._growing = [parameters.master, *beside]
         self._depth = torch.zeros((), dtype=torch.int64)
 
     def before_step(self, place: Place) -> None:
@@ -39,12 +49,13 @@ class Growth(Procedure):
 
     @torch.no_grad()
     def _stack(self, before: int, depth: int) -> None:
-        named = self._parameters.state()
-        for name, value in named.items():
-            if name.startswith(BLOCKS):
-                index, rest = name.removeprefix(BLOCKS).split(".", 1)
-                if before <= int(index) < depth:
-                    value.copy_(named[f"{BLOCKS}{int(index) % before}.{rest}"])
+        for flat in self._growing:
+            named = self._parameters.views(flat)
+            for name, value in named.items():
+                if name.startswith(BLOCKS):
+                    index, rest = name.removeprefix(BLOCKS).split(".", 1)
+                    if before <= int(index) < depth:
+                        value.copy_(named[f"{BLOCKS}{int(index) % before}.{rest}"])
         self._parameters.refresh()
         for moment in self._update.state().values():
             moment.zero_()

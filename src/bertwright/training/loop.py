@@ -155,7 +155,8 @@ class _Run(Generic[MicroBatch]):
         self.state.rows += batch.num_rows
         self.state.tokens += round(counts[TOKENS])
         sums = job.processes.sum(sums)
-        return Pending(place, batch, rate, weights, sums, norm, self.state.tokens)
+        hidden = {name: counts[name] / counts[TOKENS] for name in batch.hiding}
+        return Pending(place, batch, rate, weights, sums, norm, self.state.tokens, hidden)
 
     def _gradients(
         self,

@@ -16,8 +16,9 @@ STEPS_PER_LINE = 10
 class MetricsFile(Reporter):
     """A line for every ten steps and one for every evaluation, each on its way to the disk at once.
 
-    Losses and accuracies are means over the steps of a line; ``step`` counts the steps done. Lines
-    after ``first_step`` that an earlier process wrote are removed: those steps are taken again.
+    Losses, accuracies and what is hidden of the text are means over the steps of a line; ``step``
+    counts the steps done. Lines after ``first_step`` that an earlier process wrote are removed:
+    those steps are taken again.
     """
 
     def __init__(self, file: Path, clock: Clock, speed: Speed, first_step: int = 0) -> None:
@@ -49,6 +50,9 @@ class MetricsFile(Reporter):
             key = name.replace("-", "_")
             line[f"{key}_loss"] = _mean([r.losses[name] for r in asked])
             line[f"{key}_accuracy"] = _mean([r.accuracies[name] for r in asked])
+        for name in last.hidden:
+            shares = [r.hidden[name] for r in reports if name in r.hidden]
+            line[f"{name.replace('-', '_')}_hidden"] = _mean(shares)
         line |= {"rate": last.rate, "gradient_norm": last.norm, "tokens": last.tokens}
         line["tokens_per_second"] = self._speed.tokens_per_second()
         line["peak_share"] = self._speed.peak_share()

@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,13 +29,13 @@ from bertwright.training.clock import BudgetClock, Clock, Place, When, every, se
 from bertwright.training.compilation import operations_per_token, remember, repays
 from bertwright.training.distributed import Processes, processes
 from bertwright.training.first_model import first_model
-from bertwright.training.growth import Growth
-from bertwright.training.loop import Job, Outcome, train
+from bertwright.training.loop import Evaluation, Job, Outcome, train
 from bertwright.training.metrics_file import MetricsFile
-from bertwright.training.procedure import Procedure
+from bertwright.training.moving_average import MovingAverage
 from bertwright.training.progress import ProgressLine
 from bertwright.training.recipe_batches import RecipeBatches
 from bertwright.training.recipe_losses import RecipeLosses
+from bertwright.training.recipe_procedures import recipe_procedures
 from bertwright.training.reporting import Reporter, Reporters, Speed
 from bertwright.training.run_folder import RunFolder, choose_recipe, fitted
 from bertwright.training.stream_memory import StreamMemory
@@ -128,6 +129,7 @@ class _Pretraining:
         self.recipe = recipe = model.recipe
         self.batches, self.data, self.folder, self.mine = batches, data, folder, mine
         self.device = mine.device
+        folder.checkpoints.keep = recipe.checkpoints_kept
         if recipe.encoder.memory and mine.world > 1:
             raise UserError(
                 "encoder.memory is carried by one process: run without torchrun, or set it to 0"
@@ -148,6 +150,8 @@ class _Pretraining:
         self.parameters = MasterParameters(
             self.model, roles(self.model), recipe.precision, self.device
         )
+        decay = recipe.moving_average
+        self.average = None if decay is None else MovingAverage(self.parameters, decay)
         if self.compiled:
             self.model.compile_parts()
         self.watch = HeldOutWatch(recipe, data, self.model, self.clock, self._say)
@@ -171,15 +175,12 @@ class _Pretraining:
     def _job(self, reporter: Reporter) -> Job[Batch]:
         recipe = self.recipe
         update = recipe.optimiser.build(self.parameters, self.compiled)
-        procedures: list[Procedure] = []
-        if recipe.phases[0].depth < 1.0:
-            procedures.append(Growth(self.model, self.parameters, update))
         memory = StreamMemory(recipe.encoder.memory)
-        procedures.append(memory)
+        procedures = recipe_procedures(self.model, self.parameters, update, self.average)
         return Job(
             parameters=self.parameters,
             update=update,
-            procedures=procedures,
+            procedures=[*procedures, memory],
             batch=self.batches,
             losses=RecipeLosses(recipe, self.model, memory=memory),
             clock=self.clock,
@@ -187,13 +188,17 @@ class _Pretraining:
             weights=self.batches.weights,
             clip=Clipping(recipe.clip, self.compiled),
             processes=self.mine,
-            evaluate=self.watch,
+            evaluate=self._evaluate,
             evaluate_when=every(recipe.evaluate_every) if recipe.evaluate_every else self.watch.due,
             checkpoints=self.folder.checkpoints,
             checkpoint_when=self._checkpoint_when(),
             reporter=reporter,
             folder=self.folder.path,
         )
+
+    def _evaluate(self, place: Place) -> Evaluation:
+        with nullcontext() if self.average is None else self.average.lent():
+            return self.watch(place)
 
     def _reporter(self, first_step: int, tensorboard: bool, quiet: bool) -> Reporter:
         if not self.mine.first:
@@ -252,6 +257,8 @@ class _Pretraining:
             print(message, file=sys.stderr, flush=True)
 
     def _write(self, outcome: Outcome) -> Pretrained:
+        if self.average is not None:
+            self.average.take_over()
         figures = self.watch.at_the_end()
         self.parameters.release()
         draw_losses(self.folder.metrics, self.folder.picture, figures.get("unigram_entropy"))

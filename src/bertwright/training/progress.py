@@ -42,7 +42,7 @@ class ProgressLine(Reporter):
     def step(self, report: StepReport) -> None:
         before = self._loss
         self._loss = report.loss if before is None else before + 0.05 * (report.loss - before)
-        self._line = self._described(report.place)
+        self._line = self._described(report)
         if self._console.is_terminal:
             self._bar.update(self._task, completed=report.place.middle, description=self._line)
         elif self._now() - self._said >= self._seconds_per_line:
@@ -62,9 +62,11 @@ class ProgressLine(Reporter):
         self._console.print(self._line, soft_wrap=True)
         self._line, self._said = "", self._now()
 
-    def _described(self, place: Place) -> str:
+    def _described(self, report: StepReport) -> str:
+        place = report.place
         total = self._clock.total(place.step)
         parts = [f"step {place.step + 1:,} of {total:,}", f"loss {self._loss:.3f}"]
+        parts += [f"{hidden:.1%} {name}" for name, hidden in report.hidden.items()]
         tokens, share = self._speed.tokens_per_second(), self._speed.peak_share()
         if tokens is not None:
             parts.append(f"{tokens:,.0f} tokens/s")

@@ -29,7 +29,7 @@ from bertwright.training.clock import Place
 from bertwright.training.distributed import ALONE, Processes
 
 BATCH_STAGES = 8
-"""A batch that grows does so in so many stages: each number of rows is compiled anew."""
+"""A batch that grows has so many sizes on the way: each number of rows is compiled anew."""
 
 
 class RecipeBatches:
@@ -63,14 +63,18 @@ class RecipeBatches:
             name: sum(float(batch.questions[name].weight.sum()) for batch in batches)
             for name in asked
         }
-        return StepBatch(batches, counts, num_rows, sum(b.num_tokens for b in batches))
+        hiding = [name for name, o in self._objectives[place.phase].items() if o.hides]
+        return StepBatch(batches, counts, num_rows, sum(b.num_tokens for b in batches), hiding)
 
     def num_rows(self, place: Place) -> int:
         """Rows of all processes in a step: the tokens that the recipe asks for, in whole rows."""
         own = self._recipe.phases[place.phase].batch_tokens is not None
         progress = place.phase_progress if own else place.progress
-        stage = min(int(progress * BATCH_STAGES), BATCH_STAGES - 1) / (BATCH_STAGES - 1)
-        tokens = self._recipe.batch_tokens_of(place.phase).at(stage)
+        schedule = self._recipe.batch_tokens_of(place.phase)
+        lowest, highest = schedule.extremes()
+        step = (highest - lowest) / (BATCH_STAGES - 1)
+        stage = round((schedule.at(progress) - lowest) / step) if step else 0
+        tokens = lowest + stage * step
         rows = round(tokens / self._recipe.assembly_of(place.phase).length)
         return max(rows, self._processes.world)
 
@@ -198,7 +202,8 @@ def asker(objective: Objective, seed: int, data: Data, progress: float) -> Ask:
         before: Mapping[str, Question],
     ) -> tuple[Rows, Question]:
         draw = Draw(seed, epoch, index)
-        return objective.ask(rows, Asking(draw, vocabulary, progress, before))
+        rows, question = objective.ask(rows, Asking(draw, vocabulary, progress, before))
+        return objective.within_task(rows), question
 
     return ask
 

@@ -25,18 +25,20 @@ class RecipeLosses:
         with_dropout: bool = True,
         memory: StreamMemory | None = None,
     ) -> None:
-        draws = any(o.rewrites for o in recipe.objectives.values())
-        self._is_noisy = with_dropout and (draws or recipe.encoder.drops)
+        self._draws = with_dropout and any(o.rewrites for o in recipe.objectives.values())
+        self._drops = with_dropout and recipe.encoder.drops
         self._seed = recipe.seed
+        self._strengths = [phase.dropout for phase in recipe.phases]
         self._model = model
         self._memory = memory or StreamMemory(0)
         self._objectives = [recipe.objectives_of(phase) for phase in range(len(recipe.phases))]
 
     def __call__(self, batch: Batch, place: Place) -> Mapping[str, Loss]:
         device = self._model.embedding.device
+        strength = self._strengths[place.phase].at(place.phase_progress)
         noise = None
-        if self._is_noisy:
-            noise = Noise.of(self._seed, place.step, batch.first_row, device)
+        if self._draws or (self._drops and strength > 0.0):
+            noise = Noise.of(self._seed, place.step, batch.first_row, device, strength)
         moved = TensorBatch(batch, device)
         objectives = self._objectives[place.phase]
         with self._memory.within(moved) as memory:

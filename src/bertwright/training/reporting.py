@@ -3,7 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from bertwright.training.clock import Place
@@ -23,6 +23,7 @@ class StepReport:
         rate: the multiplier of the learning rates.
         norm: of the gradient before clipping.
         tokens: real tokens since the run began, this step included.
+        hidden: the share of the real tokens of the step that each question hides and asks for.
     """
 
     place: Place
@@ -32,6 +33,7 @@ class StepReport:
     rate: float
     norm: float
     tokens: int
+    hidden: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 class Reporter:

@@ -6,7 +6,7 @@ are looked at. Nothing is written to a checkpoint before it was looked at.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,8 @@ class Pending:
     ``sums`` (questions + 1, 3) holds for every question, in the order of the counts of the batch,
     the sum of the losses, how many were right, and how many there were, over all processes; in
     its last row how many processes were asked to stop. ``norm`` () is that of the gradient;
-    ``tokens`` counts from the beginning of the run.
+    ``tokens`` counts from the beginning of the run; ``hidden`` is the share of the tokens of the
+    step that a question hides.
     """
 
     place: Place
@@ -41,6 +42,7 @@ class Pending:
     sums: Tensor
     norm: Tensor
     tokens: int
+    hidden: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 class StepWatch:
@@ -91,6 +93,7 @@ class StepWatch:
                 pending.rate,
                 norm,
                 pending.tokens,
+                pending.hidden,
             )
         )
         return num_stopping > 0

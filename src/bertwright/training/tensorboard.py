@@ -28,6 +28,8 @@ class TensorBoard(Reporter):
         for name, loss in report.losses.items():
             self._writer.add_scalar(f"{name}/loss", loss, step)
             self._writer.add_scalar(f"{name}/accuracy", report.accuracies[name], step)
+        for name, share in report.hidden.items():
+            self._writer.add_scalar(f"{name}/hidden", share, step)
         self._writer.add_scalar("rate", report.rate, step)
         self._writer.add_scalar("gradient_norm", report.norm, step)
 

@@ -10,7 +10,7 @@ SHOWN, ASKED, SPECIAL = "bold red", "bold green", "dim"
 
 def heading(trace: Trace) -> str:
     """What is traced."""
-    pair = "" if trace.relation is None else f", the second text is {RELATION[trace.relation]}"
+    pair = "" if trace.relation is None else f", {RELATION[trace.relation]}"
     return (
         f"{trace.recipe}, phase {trace.phase}, row {trace.row} of {len(trace.tokens)} places in "
         f"epoch {trace.epoch}, asked: "
@@ -19,9 +19,12 @@ def heading(trace: Trace) -> str:
 
 
 RELATION = {
-    "next": "what follows the first",
-    "random": "a random one",
-    "previous": "what comes before the first",
+    "next": "the second text is what follows the first",
+    "random": "the second text is a random one",
+    "previous": "the second text is what comes before the first",
+    "same-document": "the second text is of the same document, elsewhere",
+    "real": "the turns are those of a dialogue",
+    "fake": "one of the turns is of another dialogue",
 }
 
 

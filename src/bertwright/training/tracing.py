@@ -178,11 +178,11 @@ def _asks(
     tokenizer: Tokenizer,
     answered: Answered | None,
     num_answers: int,
-) -> dict[int, Ask]:
+) -> dict[int, list[Ask]]:
     """The questions of one objective that count, by their place."""
     question = batch.questions[name]
     logits = None if answered is None else answered.logits.get(name)
-    found: dict[int, Ask] = {}
+    found: dict[int, list[Ask]] = {}
     for number in np.flatnonzero(question.weight > 0):
         where, target = int(question.where[number]), int(question.target[number])
         beside = {key: int(values[number]) for key, values in question.beside.items()}
@@ -202,7 +202,7 @@ def _asks(
                 ),
                 float(chances[right]),
             )
-        found[where] = ask
+        found.setdefault(where, []).append(ask)
     return found
 
 
@@ -210,7 +210,7 @@ def _tokens(
     originals: Rows,
     batch: Batch,
     tokenizer: Tokenizer,
-    asks: Mapping[str, Mapping[int, Ask]],
+    asks: Mapping[str, Mapping[int, list[Ask]]],
     answered: Answered | None,
 ) -> tuple[Token, ...]:
     length = originals.pieces.shape[1]
@@ -235,7 +235,7 @@ def _tokens(
                 hidden=original is not None and original != piece,
                 special=bool(originals.special[0, place]) if of_text else False,
                 coordinates={name: int(values[place]) for name, values in present.items()},
-                asks=tuple(own[place] for own in asks.values() if place in own),
+                asks=tuple(ask for own in asks.values() for ask in own.get(place, ())),
                 written=tokenizer.piece(written[place]) if written[place] != piece else None,
             )
         )
@@ -257,8 +257,13 @@ def fitted(recipe: Recipe, data: Data) -> Recipe:
     frame = 0 if recipe.assembly.in_order else 2
     longest = max(8, data.split("train").num_pieces + frame)
     assembly = recipe.assembly.model_copy(update={"length": min(longest, recipe.assembly.length)})
-    if isinstance(assembly, Mixture) and not len(data.split("train").translations):
-        parts = {name: part for name, part in assembly.parts.items() if not part.of_translations}
+    lacking = {"translations", "dialogues"}
+    if len(data.split("train").translations):
+        lacking.remove("translations")
+    if data.split("train").turns is not None:
+        lacking.remove("dialogues")
+    if isinstance(assembly, Mixture) and lacking & assembly.needs:
+        parts = {n: part for n, part in assembly.parts.items() if not lacking & part.needs}
         assembly = assembly.model_copy(update={"parts": parts, "shares": {}})
     phases = tuple(
         phase

@@ -17,9 +17,11 @@ from bertwright.training.evaluation import (
     figure_name,
     held_out,
     masked_name,
+    next_items,
     translations_found,
 )
 from bertwright.training.loop import Evaluation
+from bertwright.training.ranking import USERS_DURING
 
 PLATEAU = 0.05
 """Nats below the unigram entropy within which a masked loss has not left it."""
@@ -76,6 +78,9 @@ class HeldOutWatch:
             return Evaluation(None, {})
         began = time.monotonic()
         figures = questions.figures(self._model, self._model.embedding.device)
+        figures |= next_items(
+            self._model, self._recipe, place.phase, self._data, most_users=USERS_DURING
+        )
         self._seconds = time.monotonic() - began
         self._ended = self._clock.elapsed()
         self._clock.closing = SAVING_SECONDS + self._seconds_at_the_end()
@@ -101,6 +106,7 @@ class HeldOutWatch:
             **figures,
             **bits_per_byte(self._model, self._data, device, word_bytes),
             **translations_found(self._model, self._data),
+            **next_items(self._model, self._recipe, self._last, self._data),
         }
 
     def _seconds_at_the_end(self) -> float:

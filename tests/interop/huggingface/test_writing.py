@@ -32,13 +32,18 @@ def made(system: str, *overrides: str) -> tuple[Model, Tokenizer]:
 
 
 NO_STOCK_CLASS = [
+    "awd-lstm",
+    "elmo",
+    "ernie-2",
     "fixed-patterns",
     "gpt-bert",
+    "lstm-lm",
     "mass",
     "performer",
     "sandwich",
     "transformer-xl",
     "universal-transformer",
+    "xlm-e",
 ]
 
 

@@ -96,6 +96,15 @@ def test_the_cache_is_used_where_it_may_be_and_changes_nothing(tokenizer, change
             growing.append([piece, piece + 1, piece + 2][: 3 if piece < 25 else 2])
 
 
+def test_what_reads_from_the_end_says_so(tokenizer) -> None:
+    changes = ("encoder.visibility=reversed", "encoder.memory=0")
+    model = made(tokenizer, "lstm-lm", "objectives.causal.direction=backward", *changes)
+    with pytest.raises(UserError, match="reads texts from their end"):
+        model.generate("the")
+    with pytest.raises(UserError, match="reads texts from their end"):
+        model.score(["the cat"])
+
+
 def test_greedy_takes_the_most_probable_piece_whatever_the_seed(tokenizer) -> None:
     model = made(tokenizer, "gpt")
     one, other = (model.generate("the", temperature=0, seed=s, max_new_tokens=9)[0] for s in (0, 1))

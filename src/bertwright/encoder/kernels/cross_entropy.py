@@ -4,6 +4,11 @@ The plain definition is ``F.cross_entropy(F.linear(hidden, table, bias), target,
 Here the gradients are made in the forward pass, from exponentials that are not yet normalised: the
 scale of each row is applied to the small matrices, never to the (M, V) one. Rows are taken in
 chunks, so the memory is bounded however many questions a step asks.
+
+The *z-loss* keeps the normaliser Z of the softmax near 1: ``z_weight`` times (log Z)^2 is added to
+the loss of every row (de Brebisson and Vincent 2016; Chowdhery et al. 2022, section 5), and
+2 z_weight log Z times the probabilities to its gradient. Where no gradient is asked for, nothing is
+added: what is measured is the cross-entropy alone.
 """
 
 from collections.abc import Callable
@@ -20,8 +25,11 @@ CHUNK_ELEMENTS = 32_000_000
 SAFE_LOGIT = 60.0
 """Up to this size exp(logit) and its sum are finite in float32, whatever the rest of the row."""
 
-RowParts = tuple[Tensor, Tensor, Tensor, Tensor]
-"""Exponentials (M, V) in the dtype of the logits, their sums, losses and hits, each (M,)."""
+RowParts = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+"""Exponentials (M, V) in the dtype of the logits, their sums, losses, hits and log Z, each (M,)."""
+
+LEAST_FACTOR = 1e-6
+"""Below this 1 + 2 z_weight log Z is taken for it, which moves no gradient by more."""
 
 
 def shifted(logits: Tensor, bias: Tensor | None, target: Tensor) -> RowParts:
@@ -31,8 +39,10 @@ def shifted(logits: Tensor, bias: Tensor | None, target: Tensor) -> RowParts:
     exponentials = torch.exp(x - top)
     total = exponentials.sum(1)
     right = x.gather(1, target[:, None])
-    loss = total.log() + (top - right).squeeze(1)
-    return exponentials.to(logits.dtype), total, loss, (right >= top).squeeze(1)
+    log_total = total.log()
+    loss = log_total + (top - right).squeeze(1)
+    hits = (right >= top).squeeze(1)
+    return exponentials.to(logits.dtype), total, loss, hits, log_total + top.squeeze(1)
 
 
 def unshifted(logits: Tensor, bias: Tensor | None, target: Tensor) -> RowParts:
@@ -41,7 +51,8 @@ def unshifted(logits: Tensor, bias: Tensor | None, target: Tensor) -> RowParts:
     exponentials = torch.exp(x)
     total = exponentials.sum(1)
     right = x.gather(1, target[:, None]).squeeze(1)
-    return exponentials.to(logits.dtype), total, total.log() - right, right >= x.amax(1)
+    log_z = total.log()
+    return exponentials.to(logits.dtype), total, log_z - right, right >= x.amax(1), log_z
 
 
 def reach(hidden: Tensor, table: Tensor, bias: Tensor | None) -> Tensor:
@@ -80,8 +91,12 @@ PLAIN = Pointwise()
 
 
 def _widened(logits: Tensor, bias: Tensor | None) -> Tensor:
-    x = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    x = _wide(logits)
     return x if bias is None else x + bias
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def cross_entropy(
@@ -91,15 +106,17 @@ def cross_entropy(
     target: Tensor,
     weight: Tensor | None = None,
     pointwise: Pointwise = PLAIN,
+    z_weight: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """The weighted sum of losses, and the weighted number of right answers (both 0-d float32).
 
     hidden (M, D), table (V, D), bias (V,) or None, target (M,) int64, weight (M,) float32 or None
-    for ones. A tie with the largest logit counts as right.
+    for ones. A tie with the largest logit counts as right. ``z_weight`` is that of the z-loss.
     """
     if not torch.is_grad_enabled():
         return _measure(hidden, table, bias, target, weight, pointwise)
-    loss, right = _CrossEntropy.apply(hidden, table, bias, target, weight, pointwise)  # type: ignore[no-untyped-call]
+    given = hidden, table, bias, target, weight, pointwise, z_weight
+    loss, right = _CrossEntropy.apply(*given)  # type: ignore[no-untyped-call]
     return loss, right
 
 
@@ -114,7 +131,7 @@ def _measure(
     loss_sum, right_sum = hidden.new_zeros(2, dtype=torch.float32).unbind()
     parts = pointwise.parts(hidden, table, bias)
     for rows in _chunks(len(hidden), len(table)):
-        _, _, loss, right = parts(hidden[rows] @ table.t(), bias, target[rows])
+        _, _, loss, right, _ = parts(hidden[rows] @ table.t(), bias, target[rows])
         ones = 1.0 if weight is None else weight[rows]
         loss_sum = loss_sum + (loss * ones).sum()
         right_sum = right_sum + (right * ones).sum()
@@ -131,6 +148,7 @@ class _CrossEntropy(torch.autograd.Function):
         target: Tensor,
         weight: Tensor | None,
         pointwise: Pointwise,
+        z_weight: float,
     ) -> tuple[Tensor, Tensor]:
         loss_sum, right_sum = hidden.new_zeros(2, dtype=torch.float32).unbind()
         parts = pointwise.parts(hidden, table, bias)
@@ -138,15 +156,22 @@ class _CrossEntropy(torch.autograd.Function):
         grad_both: Tensor | None = None
         for rows in _chunks(len(hidden), len(table)):
             some, asked = hidden[rows], target[rows]
-            exponentials, total, loss, right = parts(some @ table.t(), bias, asked)
+            exponentials, total, loss, right, log_z = parts(some @ table.t(), bias, asked)
             ones = torch.ones_like(total) if weight is None else weight[rows]
+            # From here on total x (probability - 1) at the target: the gradient but for the scale.
+            short, share = total * torch.expm1(-loss), ones / total
+            if z_weight:
+                loss = loss + z_weight * log_z.square()
+                factor = 1.0 + 2.0 * z_weight * log_z
+                factor = torch.where(factor.abs() < LEAST_FACTOR, LEAST_FACTOR, factor)
+                # The scale takes the factor in; at the target it is taken back from the 1.
+                short, share = short + total * (1.0 - 1.0 / factor), share * factor
             loss_sum = loss_sum + (loss * ones).sum()
             right_sum = right_sum + (right * ones).sum()
-            # From here on total x (probability - 1) at the target: the gradient but for the scale.
-            short = (total * torch.expm1(-loss)).to(exponentials.dtype)
-            exponentials[torch.arange(len(asked), device=asked.device), asked] = short
-            share = (ones / total)[:, None]
-            grad_hidden[rows] = (exponentials @ table).float() * share
+            rank = torch.arange(len(asked), device=asked.device)
+            exponentials[rank, asked] = short.to(exponentials.dtype)
+            share = share[:, None]
+            grad_hidden[rows] = _wide(exponentials @ table) * share
             # The bias is one more column of the table, which meets a constant 1: it comes for free.
             inputs = some if bias is None else F.pad(some, (0, 1), value=1.0)
             inputs = (inputs * share).to(some.dtype)
@@ -166,9 +191,9 @@ class _CrossEntropy(torch.autograd.Function):
         table = ctx.table
         if table.is_leaf and table.grad is not None and not table.is_cuda:  # scale is at hand
             table.grad.add_(grad_table, alpha=float(scale))
-            return grad_hidden, None, grad_bias, None, None, None
+            return grad_hidden, None, grad_bias, None, None, None, None
         grad_table = (grad_table * scale).to(grad_table.dtype)
-        return grad_hidden, grad_table, grad_bias, None, None, None
+        return grad_hidden, grad_table, grad_bias, None, None, None, None
 
 
 def _add_product(total: Tensor | None, left: Tensor, right: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ row). So there is no generator state to save, and neither micro-batches nor the 
 change what is dropped. Written as integer arithmetic, it fuses with the pointwise work beside it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -20,24 +20,34 @@ class Noise:
     """Where in a training run a forward pass stands.
 
     ``seed`` is a 0-d int32 tensor that differs from step to step and from block to block;
-    ``first_row`` a 0-d int32 tensor, the index of the first row in the global batch.
+    ``first_row`` a 0-d int32 tensor, the index of the first row in the global batch. ``strength``
+    (1,) float32 is what every rate of dropout is multiplied with, None for 1; as a tensor it may
+    change from step to step without anything being compiled anew.
     """
 
     seed: Tensor
     first_row: Tensor
+    strength: Tensor | None = None
 
     @staticmethod
-    def of(seed: int, step: int, first_row: int = 0, device: torch.device | None = None) -> "Noise":
+    def of(
+        seed: int,
+        step: int,
+        first_row: int = 0,
+        device: torch.device | None = None,
+        strength: float = 1.0,
+    ) -> "Noise":
         """The noise of one training step."""
         word = key(seed, "dropout", step) & 0x7FFFFFFF
         return Noise(
             torch.tensor(word, dtype=torch.int32, device=device),
             torch.tensor(first_row, dtype=torch.int32, device=device),
+            None if strength == 1.0 else torch.tensor([strength], device=device),
         )
 
     def within(self, block: int) -> "Noise":
         """The noise of one block."""
-        return Noise(self.seed + (block + 1) * 99991, self.first_row)
+        return replace(self, seed=self.seed + (block + 1) * 99991)
 
 
 def dropout(x: Tensor, rate: float, noise: Noise | None, site: int) -> Tensor:
@@ -47,9 +57,45 @@ def dropout(x: Tensor, rate: float, noise: Noise | None, site: int) -> Tensor:
     """
     if noise is None or rate == 0.0:
         return x
-    threshold = round(rate * _STEPS)
+    threshold = _threshold(rate, noise.strength)
     kept = _hash(x, noise, site).bitwise_and(_STEPS - 1) >= threshold
     return torch.where(kept, x * (_STEPS / (_STEPS - threshold)), 0.0).to(x.dtype)
+
+
+def locked_dropout(x: Tensor, rate: float, noise: Noise | None, site: int) -> Tensor:
+    """Dropout of x (B, L, D) that is the same at all places of a row (Gal and Ghahramani 2016)."""
+    ones = x.new_ones(len(x), 1, x.shape[-1])
+    return x if noise is None or rate == 0.0 else x * dropout(ones, rate, noise, site)
+
+
+def row_dropout(x: Tensor, row: Tensor, rate: float, noise: Noise | None, site: int) -> Tensor:
+    """Of vectors x (..., D) that were read from these rows (...) of a table: rows are dropped as a
+    whole, wherever in the step they are read (Gal and Ghahramani 2016)."""
+    if noise is None or rate == 0.0:
+        return x
+    return x * _kept(row, rate, noise, site)[..., None].to(x.dtype)
+
+
+def weight_dropout(weight: Tensor, rate: float, noise: Noise | None, site: int) -> Tensor:
+    """Weights of which some are 0 for a whole step (Wan et al. 2013)."""
+    if noise is None or rate == 0.0:
+        return weight
+    place = torch.arange(weight.numel(), dtype=torch.int32, device=weight.device)
+    return weight * _kept(place.view(weight.shape), rate, noise, site).to(weight.dtype)
+
+
+def _kept(place: Tensor, rate: float, noise: Noise, site: int) -> Tensor:
+    """What to multiply with at numbered places, the same in every row of the batch."""
+    threshold = _threshold(rate, noise.strength)
+    h = _mixed(place.to(torch.int32), noise, site).bitwise_and(_STEPS - 1)
+    return (h >= threshold) * (_STEPS / (_STEPS - threshold))
+
+
+def _threshold(rate: float, strength: Tensor | None) -> int | Tensor:
+    """How many of the steps of a hash are dropped."""
+    if strength is None:
+        return round(rate * _STEPS)
+    return (strength * (rate * _STEPS)).round().to(torch.int32)
 
 
 def uniform(noise: Noise, place: Tensor, site: int) -> Tensor:

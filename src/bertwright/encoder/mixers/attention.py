@@ -7,7 +7,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from bertwright.encoder.cache import KeysAndValues, Past
+from bertwright.encoder.cache import KeysAndValues
 from bertwright.encoder.feed_forward import ACTIVATIONS, Activation
 from bertwright.encoder.kernels.attention import Call, KernelName, attend
 from bertwright.encoder.kernels.noise import Noise
@@ -104,7 +104,7 @@ class Attention(nn.Module):
         around: Surroundings,
         noise: Noise | None = None,
         site: Site | None = None,
-        past: Past | None = None,
+        past: Tensor | KeysAndValues | None = None,
     ) -> Tensor:
         """x (B, L, D), or as wide as the projection reads, to (B, L, D).
 
@@ -192,7 +192,7 @@ class CrossAttention(Attention):
         around: Surroundings,
         noise: Noise | None = None,
         site: Site | None = None,
-        past: Past | None = None,
+        past: Tensor | KeysAndValues | None = None,
     ) -> Tensor:
         """x (B, L, D) to (B, L, D); the source is projected once where there is a ``past``."""
         assert around.across is not None, "a decoder is told what it reads from"

@@ -7,6 +7,7 @@ from torch import nn
 from bertwright.axes import Choice
 from bertwright.encoder.norms import Norm
 from bertwright.encoder.positions import HeadShape, Positions
+from bertwright.encoder.visibility import Visibility
 
 
 class Mixer(Choice):
@@ -21,6 +22,9 @@ class Mixer(Choice):
     caches: ClassVar[bool] = False
     """Whether a row can be read in parts: keys and values of places stay what they are when others
     come behind them."""
+
+    recurrent: ClassVar[bool] = False
+    """Whether a text is read place by place, so that a rule of visibility must be a way to read."""
 
     def shape(self, width: int) -> HeadShape:
         """The heads that a scheme of positions serves, in a model of the given width."""
@@ -39,6 +43,23 @@ class Mixer(Choice):
     def build(self, width: int, positions: Positions, norm: Norm) -> nn.Module:
         """A module from (B, L, width) to (B, L, width)."""
         raise TypeError(f"{type(self).__name__} is an axis, not a mixer")
+
+    def widths(self, entry: int, width: int, num_blocks: int) -> list[int]:
+        """How wide the states are before, between and after the blocks, where the embeddings are
+        ``entry`` wide and the model ``width``: all alike, unless a mixer can widen them."""
+        return [width] * (num_blocks + 1)
+
+    def operations_between(
+        self, reads: int, writes: int, parts: int, length: int
+    ) -> tuple[float, float]:
+        """The operations of a sublayer that reads and writes so wide, in so many parts."""
+        return self.operations(writes, length)
+
+    def build_between(
+        self, reads: int, writes: int, positions: Positions, norm: Norm, rule: Visibility
+    ) -> nn.Module:
+        """The module of a sublayer that reads and writes so wide."""
+        return self.build(writes, positions, norm)
 
 
 class InHeads(Mixer):

@@ -2,9 +2,12 @@
 
 Reading order: ``source`` (the axis), ``chunks`` (how whole sentences fill rows), ``layout`` (how a
 stretch of the stream lies in a row), then one file per way of cutting: ``packed``, ``sentences``,
-``pairs``, ``translations``; last ``mixture``, which has rows of several of them.
+``pairs``, ``dialogues``, ``translations``, ``histories``; last ``mixture``, which has rows of
+several of them.
 """
 
+from bertwright.examples.assembly.dialogues import Dialogue
+from bertwright.examples.assembly.histories import ItemHistory
 from bertwright.examples.assembly.mixture import MixedRows, Mixture
 from bertwright.examples.assembly.packed import Contiguous, Packed
 from bertwright.examples.assembly.pairs import Pair, SegmentPair, SentencePair
@@ -15,8 +18,10 @@ from bertwright.examples.assembly.translations import TranslationPair
 __all__ = [
     "Assembly",
     "Contiguous",
+    "Dialogue",
     "DocSentences",
     "FullSentences",
+    "ItemHistory",
     "MixedRows",
     "Mixture",
     "Packed",

@@ -4,7 +4,7 @@ Where a document ends within a row a *joint* of special tokens is inserted: an e
 documents see each other, an end and a start where they are isolated.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -78,6 +78,10 @@ class Layout:
         position, document = self._isolate(heads, real)
         language = self._language(start, begins, text, heads)
         coordinates = Coordinates(position, None, document, word, sentence, language=language)
+        if self.split.phrases is not None or self.split.capitals is not None:
+            source = np.full(text.shape, -1, np.int64)
+            source[text] = (start[:, None] + offset)[kept]
+            coordinates = annotated(coordinates, self.split, source)
         return Rows(shown, coordinates, ~text)
 
     def _insert_joints(
@@ -85,7 +89,7 @@ class Layout:
     ) -> NDArray[np.bool_]:
         """Write the joints before the documents; returns where isolated documents begin (B, L)."""
         heads = np.zeros(shown.shape, np.bool_)
-        heads[:, 0] = True
+        heads[:, 0] = self.framed
         row, offset = np.nonzero(begins)
         first = place[row, offset] - len(self.joint)
         for i, piece in enumerate(self.joint):
@@ -114,13 +118,29 @@ class Layout:
     def _isolate(
         self, heads: NDArray[np.bool_], real: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int32] | None, NDArray[np.int32]]:
-        """Position and document of every place (B, L)."""
-        document = np.where(real, np.cumsum(heads, axis=1, dtype=np.int32) - 1, np.int32(-1))
+        """Position and document of every place (B, L); in a row without a frame document 0 is the
+        one that the row before was in."""
+        number = np.cumsum(heads, axis=1, dtype=np.int32) - self.framed
+        document = np.where(real, number, np.int32(-1))
         if not self.isolated:
             return None, document
         places = np.arange(self.length, dtype=np.int32)
         head = np.maximum.accumulate(np.where(heads, places, np.int32(0)), axis=1)
         return np.where(real, places - head, np.int32(0)), document
+
+
+def annotated(coordinates: Coordinates, split: "Split", source: NDArray[np.int64]) -> Coordinates:
+    """With what is known of places that come from the positions ``source`` (B, L) of a split, -1
+    where nothing does: phrases, entities, capitals."""
+    if split.phrases is not None and split.entities is not None:
+        phrase, entity = split.phrases.at(source), split.entities.at(source)
+        coordinates = replace(coordinates, phrase=phrase, entity=entity)
+    if split.capitals is not None:
+        found = np.searchsorted(split.capitals, source)
+        found = np.minimum(found, max(len(split.capitals) - 1, 0))
+        there = split.capitals[found] == source if len(split.capitals) else source < -1
+        coordinates = replace(coordinates, capital=there.astype(np.int32))
+    return coordinates
 
 
 def document_at(split: "Split", position: NDArray[np.int64]) -> NDArray[np.int64]:

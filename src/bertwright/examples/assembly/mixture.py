@@ -16,7 +16,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from bertwright.errors import UserError
 from bertwright.examples.assembly.source import Assembly, RowSource
-from bertwright.examples.coordinates import Coordinates, Rows
+from bertwright.examples.coordinates import Coordinates, Need, Relation, Rows
 from bertwright.randomness import Counters, Permutation, key
 from bertwright.text.languages import smoothed
 from bertwright.text.selected import languages_apart, translations_apart
@@ -68,6 +68,19 @@ class Mixture(Assembly):
             raise ValueError(f"shares needs a positive number for each of: {', '.join(self.parts)}")
         return self
 
+    @property
+    def needs(self) -> frozenset[Need]:
+        return frozenset[Need]().union(*(part.needs for part in self.parts.values()))
+
+    @property
+    def relations(self) -> frozenset[Relation]:
+        of_parts = [part.relations for part in self.parts.values()]
+        return frozenset[Relation]().union(*of_parts) if all(of_parts) else frozenset()
+
+    @property
+    def parted_by(self) -> str | None:
+        return next((key for part in self.parts.values() if (key := part.parted_by)), None)
+
     def plan(self, split: "Split", specials: "Specials", seed: int) -> "MixedRows":
         sources: list[RowSource] = []
         shares: list[float] = []
@@ -96,7 +109,7 @@ class Mixture(Assembly):
             )
         planned: dict[str, RowSource] = {}
         refused: UserError | None = None
-        apart = translations_apart if part.of_translations else languages_apart
+        apart = translations_apart if "translations" in part.needs else languages_apart
         for own in apart(split):
             try:
                 planned[own.name] = part.plan(own, specials, seed)

@@ -34,13 +34,18 @@ class Packed(Assembly):
     kind: Literal["packed"] = "packed"
     isolated: bool = True
 
+    @property
+    def parted_by(self) -> str | None:
+        return "isolated" if self.isolated else None
+
     def plan(self, split: "Split", specials: "Specials", seed: int) -> RowSource:
         of = key(seed, "assembly", "packed")
         return _planned(Layout(split, specials, self.length, self.isolated), of)
 
 
 class Contiguous(Assembly):
-    """The whole stream, documents parted by [SEP] alone, in rows that have nothing else.
+    """The whole stream in rows that have nothing else; documents are parted by [SEP] alone, or by
+    [SEP] [CLS] where they are ``isolated``, which each sees only itself.
 
     Rows are read in the order of the text: row r of every step goes on where row r of the step
     before it ended, so that a memory over steps is one over the text. The cuts are the same in
@@ -48,14 +53,20 @@ class Contiguous(Assembly):
     """
 
     kind: Literal["contiguous"] = "contiguous"
+    isolated: bool = False
 
     in_order: ClassVar[bool] = True
 
+    @property
+    def parted_by(self) -> str | None:
+        return "isolated" if self.isolated else None
+
     def opening(self, specials: "Specials") -> int:
-        return specials.end
+        return specials.start if self.isolated else specials.end
 
     def plan(self, split: "Split", specials: "Specials", seed: int) -> RowSource:
-        return _planned(Layout(split, specials, self.length, isolated=False, framed=False), None)
+        layout = Layout(split, specials, self.length, self.isolated, framed=False)
+        return _planned(layout, None)
 
 
 def _planned(layout: Layout, of: int | None) -> RowSource:

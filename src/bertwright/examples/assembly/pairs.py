@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from bertwright.examples.assembly.chunks import Units, chain, whole_sentences
-from bertwright.examples.assembly.layout import document_at, languages_of, read
+from bertwright.examples.assembly.layout import annotated, document_at, languages_of, read
 from bertwright.examples.assembly.source import Assembly, RowSource
 from bertwright.examples.coordinates import RELATIONS, Coordinates, Relation, Rows
 from bertwright.randomness import Counters, bits, integers, key, uniform
@@ -34,7 +34,8 @@ class Pair(Assembly):
     """[CLS] A [SEP] B [SEP]; ``separators`` is the number of [SEP] between A and B (RoBERTa: 2).
 
     ``second`` says what B is to A, by relation: the share of each (BERT: ``next`` and ``random`` by
-    halves; ALBERT: ``next`` and ``previous``).
+    halves; ALBERT: ``next`` and ``previous``; ERNIE 2.0: ``next``, ``same-document`` and
+    ``random``). Where a document is one chunk, nothing else is of it, and B is random.
     """
 
     separators: Literal[1, 2] = 1
@@ -43,9 +44,15 @@ class Pair(Assembly):
     @field_validator("second")
     @classmethod
     def _shares(cls, second: dict[Relation, float]) -> dict[Relation, float]:
+        if not second.keys() <= {"next", "random", "previous", "same-document"}:
+            raise ValueError("may be next, random, previous or same-document")
         if min(second.values(), default=-1.0) < 0 or abs(sum(second.values()) - 1.0) > 1e-6:
             raise ValueError("must hold shares that sum to 1, e.g. {next: 0.5, random: 0.5}")
         return second
+
+    @property
+    def relations(self) -> frozenset[Relation]:
+        return frozenset(self.second)
 
     @property
     def room(self) -> int:
@@ -130,12 +137,18 @@ class _PairRows:
         last_of_a = first + parting
         num_a = stops[last_of_a] - starts[first]
         relation = self._relation(index, epoch)
-        relation = np.where(num_units == 1, RELATIONS.index("random"), relation)
+        is_same = (relation == RELATIONS.index("same-document")) & (num_units > 1)
+        near, near_last, found = self._nearby(first, last, self.target[first] - num_a, index, epoch)
+        alone = (num_units == 1) | (is_same & ~found)
+        relation = np.where(alone, RELATIONS.index("random"), relation)
         is_random = relation == RELATIONS.index("random")
 
         drawn, drawn_last = self._elsewhere(first, self.target[first] - num_a, index, epoch)
         first_of_b = np.where(is_random, drawn, np.minimum(last_of_a + 1, last))
         last_of_b = np.where(is_random, drawn_last, last)
+        is_same &= found
+        first_of_b = np.where(is_same, near, first_of_b)
+        last_of_b = np.where(is_same, near_last, last_of_b)
         a = _Texts(starts[first], num_a)
         b = _Texts(starts[first_of_b], stops[last_of_b] - starts[first_of_b])
         before = relation == RELATIONS.index("previous")
@@ -143,9 +156,11 @@ class _PairRows:
 
     def _relation(self, index: NDArray[np.int64], epoch: Counters) -> NDArray[np.int64]:
         """Which of ``RELATIONS`` is drawn for each row."""
-        shares = np.array([self.assembly.second.get(name, 0.0) for name in RELATIONS])
+        second = self.assembly.second
+        numbers = np.array([n for n, name in enumerate(RELATIONS) if second.get(name)])
+        shares = np.array([second[RELATIONS[n]] for n in numbers.tolist()])
         drawn = 1.0 - uniform(key(self.of, "relation"), epoch, index)
-        return np.searchsorted(np.cumsum(shares)[:-1], drawn, side="left")
+        return numbers[np.searchsorted(np.cumsum(shares)[:-1], drawn, side="left")]
 
     def _elsewhere(
         self,
@@ -163,6 +178,30 @@ class _PairRows:
         first = begin + integers(key(self.of, "sentence"), end - begin, epoch, index)
         wanted = self.units.starts[first] + np.maximum(num_wanted, 1)
         return first, np.minimum(np.searchsorted(self.units.stops, wanted), end - 1)
+
+    def _nearby(
+        self,
+        first: NDArray[np.int64],
+        last: NDArray[np.int64],
+        num_wanted: NDArray[np.int64],
+        index: NDArray[np.int64],
+        epoch: Counters,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+        """First and last unit of a text of the same document outside the chunk [first, last], and
+        whether there is any."""
+        own = self.units.document[first]
+        begin = np.searchsorted(self.units.document, own)
+        end = np.searchsorted(self.units.document, own, side="right")
+        num_own = last - first + 1
+        others = end - begin - num_own
+        of = key(self.of, "same document")
+        drawn = begin + integers(of, np.maximum(others, 1), epoch, index)
+        is_behind = drawn >= first
+        drawn = np.minimum(drawn + np.where(is_behind, num_own, 0), end - 1)
+        wanted = self.units.starts[drawn] + np.maximum(num_wanted, 1)
+        until = np.where(is_behind, end, first) - 1
+        filled = np.minimum(np.searchsorted(self.units.stops, wanted), until)
+        return drawn, np.maximum(filled, drawn), others > 0
 
     def _truncate(
         self, a: _Texts, b: _Texts, index: NDArray[np.int64], epoch: Counters
@@ -210,6 +249,8 @@ class _PairRows:
             sentence=sentence.astype(np.int32),
             language=language,
         )
+        start = np.where(in_b, b.start[:, None] - start_of_b, a.start[:, None] - 1)
+        coordinates = annotated(coordinates, self.split, np.where(text, start + place, -1))
         return Rows(shown, coordinates, ~text, relation)
 
 

@@ -1,13 +1,13 @@
 """The assembly axis, and what every assembly plans."""
 
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from bertwright.axes import Choice
-from bertwright.examples.coordinates import Rows
+from bertwright.examples.coordinates import Need, Relation, Rows
 from bertwright.randomness import Counters
 
 if TYPE_CHECKING:
@@ -39,8 +39,26 @@ class Assembly(Choice):
     in_order: ClassVar[bool] = False
     """Whether row r of a step goes on where row r of the step before it ended."""
 
-    of_translations: ClassVar[bool] = False
-    """Whether its rows are made of pairs of translations, not of documents."""
+    @property
+    def needs(self) -> frozenset[Need]:
+        """What it reads that not every data set has."""
+        return frozenset()
+
+    @property
+    def relations(self) -> frozenset[Relation]:
+        """What the texts of its rows may be to each other, where they have several."""
+        return frozenset()
+
+    @property
+    def parted_by(self) -> str | None:
+        """The setting by which a row has several texts that do not see each other; None where it
+        has not."""
+        return None
+
+    @property
+    def evaluated(self) -> Self:
+        """The assembly of held-out text: the same, unless only some of its rows are asked for."""
+        return self
 
     def opening(self, specials: "Specials") -> int:
         """The piece that stands before a document at the beginning of a row."""

@@ -1,7 +1,7 @@
 """Pairs of translations: the rows of translation language modelling (Lample and Conneau 2019)."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from bertwright.examples.assembly.chunks import chain
 from bertwright.examples.assembly.layout import languages_of
 from bertwright.examples.assembly.pairs import fitted
 from bertwright.examples.assembly.source import Assembly, RowSource
-from bertwright.examples.coordinates import Coordinates, Rows
+from bertwright.examples.coordinates import Coordinates, Need, Rows
 from bertwright.randomness import Counters
 from bertwright.text.marks import SENTENCE_START, WORD_START
 
@@ -34,7 +34,13 @@ class TranslationPair(Assembly):
     restart: bool = True
     packing: bool = False
 
-    of_translations: ClassVar[bool] = True
+    @property
+    def parted_by(self) -> str | None:
+        return "packing" if self.packing else None
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        return frozenset({"translations"})
 
     def plan(self, split: "Split", specials: "Specials", seed: int) -> RowSource:
         second = np.asarray(split.translations, np.int64)

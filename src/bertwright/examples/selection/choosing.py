@@ -7,13 +7,14 @@ least one.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from bertwright.axes import Choice
-from bertwright.examples.coordinates import Rows
+from bertwright.examples.coordinates import Need, Rows
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.randomness import Draw
 from bertwright.schedules import Constant, Value
@@ -52,10 +53,13 @@ class Selection(Choice):
 
     rate: Value = Field(default=Constant(value=0.15))
 
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    """What it reads that not every data set has."""
+
     @property
     def highest_rate(self) -> float:
         """The most that is chosen at any progress: what a step has room for."""
-        return max(self.rate.at(0.0), self.rate.at(1.0))
+        return self.rate.extremes()[1]
 
     def select(
         self, rows: Rows, vocabulary: Vocabulary, rate: float, draw: Draw, slots: int | None = None

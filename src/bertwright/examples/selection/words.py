@@ -31,9 +31,7 @@ class WholeWords(Selection):
     def select(
         self, rows: Rows, vocabulary: Vocabulary, rate: float, draw: Draw, slots: int | None = None
     ) -> Chosen:
-        word = rows.coordinates.word
-        if word is None:
-            raise UserError("selection whole-words needs rows that know where words begin")
+        word = self._units(rows)
         num_rows, length = word.shape
         slots = num_slots(length, rate) if slots is None else slots
         candidate = (word >= 0) & ~rows.special
@@ -45,6 +43,13 @@ class WholeWords(Selection):
         np.put_along_axis(chosen_word, order, taken, 1)
         chosen = candidate & np.take_along_axis(chosen_word, np.maximum(word, 0), 1)
         return Chosen.listed(np.where(chosen, word, -1), slots)
+
+    def _units(self, rows: Rows) -> NDArray[np.int32]:
+        """The number (B, L) within its row of what a place is chosen with, -1 where none is."""
+        word = rows.coordinates.word
+        if word is None:
+            raise UserError(f"selection {self.kind} needs rows that know where words begin")
+        return word
 
 
 def fill(sizes: NDArray[Any], budget: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -71,6 +71,7 @@ AXES: dict[str, tuple[Any, ...]] = {
     "encoder.embeddings.scaled": (False,),
     "encoder.embeddings.asking": (False,),
     "encoder.embeddings.languages": ([],),
+    "encoder.embeddings.tasks": (0,),
     "encoder.memory": (0,),
     "encoder.positions.kind": ("learned",),
     "encoder.local": (None,),
@@ -151,7 +152,7 @@ class Bert(Family):
 def with_zeros(net: Net) -> Tensors:
     """The parameters of a model, and zeros for the biases and segments that it has not."""
     tensors: Tensors = dict(net.named_parameters())
-    table = net.encoder.embeddings.pieces.weight
+    table = net.encoder.embeddings.table
     tensors.setdefault("encoder.embeddings.segments.weight", torch.zeros(1, table.shape[1]))
     if any(name.startswith("output.") for name in tensors):
         tensors.setdefault("output.bias", torch.zeros(len(table)))

@@ -69,6 +69,7 @@ class Gpt2(Family):
         "encoder.embeddings.scaled": (False,),
         "encoder.embeddings.asking": (False,),
         "encoder.embeddings.languages": ([],),
+        "encoder.embeddings.tasks": (0,),
         "encoder.memory": (0,),
         "encoder.embeddings.segments": (0,),
         "encoder.positions.kind": ("learned",),

@@ -97,6 +97,7 @@ class ModernBert(Family):
         "encoder.embeddings.scaled": (False,),
         "encoder.embeddings.asking": (False,),
         "encoder.embeddings.languages": ([],),
+        "encoder.embeddings.tasks": (0,),
         "encoder.memory": (0,),
         "encoder.embeddings.segments": (0,),
         "encoder.positions.kind": ("rotary",),

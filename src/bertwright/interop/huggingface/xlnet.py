@@ -76,6 +76,7 @@ class XlNet(Family):
         "encoder.embeddings.scaled": (False,),
         "encoder.embeddings.asking": (True,),
         "encoder.embeddings.languages": ([],),
+        "encoder.embeddings.tasks": (0,),
         "encoder.positions.kind": ("transformer-xl",),
         "encoder.positions.untied": (True,),
         "encoder.positions.segments": (True,),

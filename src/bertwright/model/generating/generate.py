@@ -114,7 +114,7 @@ def by_continuing(
     def opened(texts: Sequence[Growing]) -> GrowingRows:
         rows = [text.pieces for text in texts]
         if model.recipe.encoder.mixer.caches:
-            return CachedRows(model, rows, rule, padding, model.remembers or None)
+            return CachedRows(model, rows, rule, padding, model.recipe.encoder.reach)
         return WholeRows(model, rows, rule, padding)
 
     return continued(texts, opened, tokenizer, decoding, model.encoder.longest)

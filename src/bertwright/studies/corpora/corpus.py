@@ -5,7 +5,10 @@ from pathlib import Path
 from typing import Literal
 
 from bertwright.axes import Choice
+from bertwright.text.preparation import prepare
 from bertwright.text.sample import gather_sample
+from bertwright.text.tokenizers import TokenizerChoice
+from bertwright.text.vocabularies import train_on_files
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,15 @@ class Corpus(Choice):
     def inputs(self, written: Written) -> list[Path]:
         """What is prepared."""
         return [written.text]
+
+    def prepare(
+        self, written: Written, tokenizer: TokenizerChoice, vocabulary: Path, data: Path
+    ) -> None:
+        """Make a data set of what was written, and its vocabulary where there is none yet."""
+        inputs = self.inputs(written)
+        if not vocabulary.is_dir():
+            train_on_files(inputs, vocabulary, tokenizer)
+        prepare(inputs, data, vocabulary)
 
 
 class Sample(Corpus):

@@ -1,20 +1,33 @@
 """Stories in a language made to order, with minimal pairs and tasks beside them."""
 
-from typing import Literal
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import Field
 
 from bertwright.studies.corpora.corpus import Corpus, Written
-from bertwright.studies.corpora.stories import World, stories
+from bertwright.studies.corpora.stories import Story, World, stories
 from bertwright.studies.corpora.story_tasks import write_pairs, write_tasks
+from bertwright.studies.corpora.talks import talks
+from bertwright.text.preparation import prepare
+from bertwright.text.tokenizers import TokenizerChoice
+from bertwright.text.vocabularies import train_on_files
+
+ANNOTATED, DIALOGUES = "annotated.jsonl", "dialogues.jsonl"
+"""The stories with what is known of them, and the dialogues, beside the folder of text."""
 
 
 class Grammar(Corpus):
-    """So many stories of the world of a seed."""
+    """So many stories of the world of a seed; ``annotated`` says where their names, phrases
+    and capitals stand, and ``dialogues`` are so many beside them."""
 
     kind: Literal["grammar"] = "grammar"
     documents: int = Field(default=20_000, ge=100)
     seed: int = 0
+    annotated: bool = False
+    dialogues: int = Field(default=0, ge=0)
 
     def write(self, to: Written) -> None:
         world = World(self.seed)
@@ -24,3 +37,36 @@ class Grammar(Corpus):
                 file.write(f"{story}\n\n")
         write_pairs(world, self.seed, to.pairs)
         write_tasks(world, self.seed, to)
+        if self.annotated:
+            told = stories(world, self.seed, "text", self.documents)
+            _write_lines(to.folder / ANNOTATED, (_annotated(story, world) for story in told))
+        if self.dialogues:
+            spoken = talks(world, self.seed, self.dialogues)
+            _write_lines(to.folder / DIALOGUES, ({"dialogue": turns} for turns in spoken))
+
+    def prepare(
+        self, written: Written, tokenizer: TokenizerChoice, vocabulary: Path, data: Path
+    ) -> None:
+        if not vocabulary.is_dir():
+            train_on_files([written.text], vocabulary, tokenizer)
+        prepare(
+            [written.folder / ANNOTATED] if self.annotated else [written.text],
+            data,
+            vocabulary,
+            annotations="known" if self.annotated else None,
+            dialogues=[written.folder / DIALOGUES] if self.dialogues else [],
+            capitals=self.annotated,
+        )
+
+
+def _annotated(story: Story, world: World) -> dict[str, Any]:
+    known = story.known(set(world.phrases))
+    return {
+        "text": str(story),
+        "known": [{"start": a, "stop": b, "label": label} for a, b, label in known],
+    }
+
+
+def _write_lines(file: Path, rows: Iterable[dict[str, Any]]) -> None:
+    with open(file, "w", encoding="utf-8") as opened:
+        opened.writelines(f"{json.dumps(row)}\n" for row in rows)

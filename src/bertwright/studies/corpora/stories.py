@@ -7,7 +7,7 @@ words. Some phrases of three words always stand together. The sentences of a doc
 from its morning to its night.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
@@ -138,6 +138,19 @@ class Story:
 
     def __str__(self) -> str:
         return " ".join(sentence(words) for _, words in self.sentences)
+
+    def known(self, phrases: Collection[tuple[str, ...]]) -> Iterator[tuple[int, int, str]]:
+        """Where its names and ``phrases`` stand, in characters, and what they are."""
+        place = 0
+        for _, words in self.sentences:
+            for number, word in enumerate(words):
+                here = tuple(map(str, words[number : number + 3]))
+                if isinstance(word, Name):
+                    yield place, place + len(str(word)), word.kind
+                elif here in phrases:
+                    yield place, place + len(" ".join(here)), "phrase"
+                place += len(str(word)) + 1
+            place += 1  # the full stop, where the last word had its space, and a space
 
 
 def stories(world: World, seed: int, purpose: str, count: int) -> Iterator[Story]:

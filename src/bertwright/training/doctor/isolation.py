@@ -88,7 +88,7 @@ def _some(batch: Batch, rows: NDArray[np.int64]) -> Batch:
 
 def _one_block(recipe: Recipe, vocabulary_size: int) -> Encoder:
     choice = recipe.encoder.model_copy(update={"depth": Stack(layers=1)})
-    encoder = choice.build(vocabulary_size)
+    encoder = Encoder(choice, vocabulary_size)
     initialise(encoder, choice.initialisation, recipe.seed)
     return encoder
 

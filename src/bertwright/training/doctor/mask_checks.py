@@ -15,8 +15,10 @@ from bertwright.examples.batches import Batch
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.corruption import Replace
 from bertwright.objectives.causal import Causal
+from bertwright.objectives.hiding import Hiding
 from bertwright.objectives.masked import Masked
 from bertwright.objectives.objective import Objective
+from bertwright.objectives.permutation import Permutation
 from bertwright.objectives.sentence_relation import NextSentence
 from bertwright.text.tokenizers import Specials, Tokenizer
 from bertwright.training.doctor.drawing import Drawn
@@ -30,7 +32,8 @@ DEVIATIONS = 5.0
 class Subject:
     """One question of one phase: the rows it was asked of, and how it was asked.
 
-    ``where`` (K,) are the flat places that count, ``target`` (K,) the answers.
+    ``where`` (K,) are the flat places that count, ``target`` (K,) the answers, ``beside`` what else
+    these depend on.
     """
 
     name: str
@@ -51,6 +54,11 @@ class Subject:
     def target(self) -> NDArray[np.int64]:
         question = self.drawn.batch.questions[self.name]
         return question.target[question.weight > 0]
+
+    @property
+    def beside(self) -> dict[str, NDArray[np.int64]]:
+        question = self.drawn.batch.questions[self.name]
+        return {name: values[question.weight > 0] for name, values in question.beside.items()}
 
     def finding(
         self, check: str, verdict: Verdict, seen: str, advice: str = "", **figures: float
@@ -78,7 +86,7 @@ def check_questions(
     return findings
 
 
-def asked_share(subject: Subject, objective: Masked) -> Finding:
+def asked_share(subject: Subject, objective: Hiding | Permutation) -> Finding:
     """The share of real places that is asked, against the rate; a row is asked whole places."""
     rate = objective.selection.rate.at(0.5)
     num_real = subject.originals.real.sum(axis=1)
@@ -102,9 +110,17 @@ def hidden_targets(subject: Subject, objective: Masked) -> Finding:
 
 
 def next_targets(subject: Subject, objective: Causal) -> Finding:
-    """The answers are the pieces that follow the asked places."""
-    following = np.roll(subject.originals.pieces, -1, axis=1).ravel()[subject.where]
-    return _right_answers(subject, following)
+    """The answers are the pieces that follow the asked places, or those before them."""
+    return _right_answers(
+        subject, subject.originals.pieces.take(_asked(subject, objective), mode="wrap")
+    )
+
+
+def _asked(subject: Subject, objective: Causal) -> NDArray[np.int64]:
+    """The flat places (K,) of the pieces that a causal question asks for."""
+    forward = np.full_like(subject.where, objective.direction != "backward")
+    behind = subject.beside.get("behind", forward)
+    return subject.where + np.where(behind == 1, 1, -1)
 
 
 def _right_answers(subject: Subject, expected: NDArray[np.int32]) -> Finding:
@@ -136,9 +152,9 @@ def within_document(subject: Subject, objective: Causal) -> Finding:
     document = subject.originals.coordinates.document
     crossing = 0
     if document is not None:
-        following = np.roll(document, -1, axis=1).ravel()[subject.where]
+        there = document.take(_asked(subject, objective), mode="wrap")
         here = document.ravel()[subject.where]
-        crossing = int(((following != here) | (following < 0)).sum())
+        crossing = int(((there != here) | (there < 0)).sum())
     return subject.finding(
         "specials",
         "error" if crossing else "ok",
@@ -149,8 +165,9 @@ def within_document(subject: Subject, objective: Causal) -> Finding:
 
 
 def asked_once(subject: Subject, objective: Objective) -> Finding:
-    """No place is asked twice in a batch."""
-    twice = len(subject.where) - len(np.unique(subject.where))
+    """No place is asked the same twice in a batch."""
+    asked = np.stack((subject.where, *subject.beside.values()))
+    twice = asked.shape[1] - np.unique(asked, axis=1).shape[1]
     return subject.finding(
         "asked-once",
         "error" if twice else "ok",
@@ -262,7 +279,8 @@ def balanced_labels(subject: Subject, objective: NextSentence) -> Finding:
 
 
 CHECKS: tuple[tuple[type[Objective], Callable[[Subject, Any], Finding]], ...] = (
-    (Masked, asked_share),
+    (Hiding, asked_share),
+    (Permutation, asked_share),
     (Masked, hidden_targets),
     (Causal, next_targets),
     (Masked, specials_spared),

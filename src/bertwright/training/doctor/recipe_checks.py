@@ -187,9 +187,7 @@ def _questions(recipe: Recipe, phase: int) -> float:
     """Pieces asked in a step at the end of a phase; 0 where no objective names pieces."""
     tokens, length = recipe.batch_tokens_of(phase).at(1.0), recipe.assembly_of(phase).length
     asked = [
-        tokens * o.selection.rate.at(1.0)
-        if isinstance(o, Masked)
-        else tokens * (1.0 if o.targets is None else o.targets / length)
+        tokens * (o.selection.rate.at(1.0) if isinstance(o, Masked) else o.per_place(length))
         for o in recipe.objectives_of(phase).values()
         if isinstance(o, Masked | Causal)
     ]

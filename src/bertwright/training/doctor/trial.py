@@ -71,7 +71,7 @@ class Trial:
         Returns whether the loss and the gradient stayed finite.
         """
         recipe, device = self.recipe, self.mine.device
-        model = Model.build(recipe, self.data.tokenizer.size).to(device)
+        model = Model.build(recipe, self.data.tokenizer.size, self.data.tokenizer).to(device)
         parameters = MasterParameters(model, roles(model), recipe.precision, device)
         batches = RecipeBatches(recipe, self.data, self.mine)
         watching = _Watching(watch)
@@ -106,7 +106,7 @@ def with_batches(recipe: Recipe, most_tokens: float) -> Recipe:
     phases: list[Phase] = []
     for number, phase in enumerate(recipe.phases):
         own = recipe.batch_tokens_of(number)
-        if max(own.at(0.0), own.at(1.0)) > most_tokens:
+        if own.extremes()[1] > most_tokens:
             own = Constant(value=max(most_tokens, recipe.assembly_of(number).length))
         phases.append(phase.model_copy(update={"batch_tokens": own}))
     return recipe.model_copy(update={"phases": tuple(phases)})

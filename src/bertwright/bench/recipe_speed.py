@@ -1,0 +1,91 @@
+"""Tokens per second of every recipe in training, against plain masked language modelling.
+
+The two stand side by side in processes of their own and take turns.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bertwright.axes import did_you_mean
+from bertwright.bench.recipe_steps import BATCH_TOKENS, PLAIN, recipe_of
+from bertwright.bench.turns import Contestant
+from bertwright.errors import UserError
+from bertwright.recipes.loading import systems
+from bertwright.text.shards import Data
+from bertwright.training.compilation import operations_per_token
+from bertwright.training.run_folder import fitted
+
+TURN_SECONDS = 1.0
+"""Of steps, about, before it is the other one's turn."""
+
+COLUMNS = {
+    "system": "recipe",
+    "tokens_per_second": "tokens/s",
+    "share": "share of the plain one's",
+    "operations": "its necessary work, times the plain one's",
+    "remark": "remark",
+}
+"""What a document shows, by key."""
+
+Say = Callable[[str], None]
+
+
+def compare(
+    wanted: Sequence[str], size: str, data: Path, rounds: int, compiled: bool, say: Say
+) -> list[dict[str, Any]]:
+    """One row of figures per system; one that these data cannot train says why.
+
+    Errors: UserError for a system that is not there.
+    """
+    for system in wanted:
+        if system not in systems():
+            raise UserError(f"there is no system {system!r}{did_you_mean(system, systems())}")
+    opened = Data.open(data)
+    plain = _operations(PLAIN, size, opened)
+    rows: list[dict[str, Any]] = []
+    with _contestant(PLAIN, size, data, compiled) as peer:
+        peer.seconds_per_step(1)
+        for system in wanted or systems():
+            try:
+                operations = _operations(system, size, opened)
+                row = _compare(system, peer, size, data, rounds, compiled)
+            except (UserError, RuntimeError) as error:
+                rows.append({"system": system, "remark": str(error)})
+                say(f"{system}: {error}")
+                continue
+            rows.append({**row, "operations": operations / plain})
+            say(f"{system}: {row['tokens_per_second']:,.0f} tokens/s, {row['share']:.2f}")
+    return rows
+
+
+def _compare(
+    system: str, peer: Contestant, size: str, data: Path, rounds: int, compiled: bool
+) -> dict[str, Any]:
+    own: list[float] = []
+    plain: list[float] = []
+    with _contestant(system, size, data, compiled) as contestant:
+        contestant.seconds_per_step(1)
+        steps = max(1, round(TURN_SECONDS / contestant.seconds_per_step(2)))
+        others = max(1, round(TURN_SECONDS / peer.seconds_per_step(2)))
+        for _ in range(rounds):
+            own.append(contestant.seconds_per_step(steps))
+            plain.append(peer.seconds_per_step(others))
+    return {
+        "system": system,
+        "tokens_per_second": BATCH_TOKENS / median(own),
+        "share": median(b / a for a, b in zip(own, plain, strict=True)),
+        "rounds": rounds,
+    }
+
+
+def _contestant(system: str, size: str, data: Path, compiled: bool) -> Contestant:
+    settings = {"system": system, "size": size, "data": str(data), "compiled": compiled}
+    return Contestant("bertwright.bench.recipe_steps", settings, os.environ)
+
+
+def _operations(system: str, size: str, data: Data) -> float:
+    recipe = fitted(recipe_of(system, size, data.manifest.tokenizer.kind), data)
+    return operations_per_token(recipe, data.tokenizer.size)[0]

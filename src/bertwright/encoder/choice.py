@@ -1,0 +1,228 @@
+"""What an encoder is: a choice on each of its axes, and what follows from them."""
+
+from itertools import pairwise
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from bertwright.axes import Settings
+from bertwright.encoder.adaptive import Adaptive
+from bertwright.encoder.bottleneck import Bottleneck
+from bertwright.encoder.characters import Characters
+from bertwright.encoder.depth import Depth, Stack
+from bertwright.encoder.dropout import Dropout, drops
+from bertwright.encoder.embeddings import EmbeddingChoice, Factorised, Pieces, Trigrams
+from bertwright.encoder.feed_forward import FeedForward, Gelu
+from bertwright.encoder.initialisation import Initialisation, Published
+from bertwright.encoder.locality import Local
+from bertwright.encoder.mixers import AttentionChoice, Mixer
+from bertwright.encoder.norms import LayerNormChoice, Norm
+from bertwright.encoder.positions import (
+    EveryBlock,
+    Learned,
+    LogBuckets,
+    NoPositions,
+    Positions,
+    Rotary,
+    Sinusoidal,
+)
+from bertwright.encoder.residual import Plain, Residual, added
+from bertwright.encoder.visibility import Bidirectional, Causal, Visibility, is_by_halves, ways
+
+EMBEDDINGS = (Pieces, Factorised, Trigrams, Adaptive, Characters)
+"""The kinds of that axis, which stand in several files."""
+
+
+class EncoderChoice(Settings):
+    """The axes of an encoder; the defaults are those of BERT."""
+
+    width: int = 768
+    depth: Depth = Stack()
+    embeddings: EmbeddingChoice = Pieces()
+    positions: Positions = Learned()
+    visibility: Visibility = Bidirectional()
+    local: Local | None = None
+    mixer: Mixer = AttentionChoice()
+    feed_forward: FeedForward = Gelu()
+    norm: Norm = LayerNormChoice()
+    residual: Residual = Plain()
+    bottleneck: Bottleneck | None = None
+    dropout: Dropout = 0.0
+    initialisation: Initialisation = Published()
+    memory: int = Field(default=0, ge=0)
+    """How many places before a row are remembered from the step before; 1 where a recurrent mixer
+    goes on from what it has come to."""
+
+    @property
+    def local_positions(self) -> Positions:
+        """The positions of the blocks that see a window only."""
+        if self.local is None or self.local.base is None:
+            return self.positions
+        return self.positions.model_copy(update={"base": self.local.base})
+
+    @property
+    def drops(self) -> bool:
+        """Whether anything is dropped while training."""
+        rates = (self.embeddings.row_dropout, self.depth.drop)
+        return drops(self.dropout) or self.mixer.drops or max(rates) > 0.0
+
+    @property
+    def num_parts(self) -> int:
+        """Into how many parts a state falls: two where its halves read different ways."""
+        return 2 if is_by_halves(self.visibility) else 1
+
+    @property
+    def part_width(self) -> int:
+        """The width of what answers are read from: of a part of a state."""
+        return self.width // self.num_parts
+
+    @property
+    def table_width(self) -> int:
+        """The width of the table of pieces."""
+        return self.embeddings.table_width(self.part_width)
+
+    @property
+    def widths(self) -> list[int]:
+        """How wide the states are before, between and after the blocks."""
+        entry = self.embeddings.sum_width(self.part_width) * self.num_parts
+        return self.mixer.widths(entry, self.width, len(self.depth.orders()))
+
+    @property
+    def entry_width(self) -> int:
+        """How wide the embeddings are, which every part of a state begins with."""
+        return self.widths[0] // self.num_parts
+
+    @property
+    def inner_widths(self) -> list[tuple[int, int]]:
+        """How wide what the sublayers of every block read is, and what they write."""
+        if self.bottleneck is not None:
+            return [(self.bottleneck.width, self.bottleneck.width)] * len(self.depth.orders())
+        return list(pairwise(self.widths))
+
+    @property
+    def inner_width(self) -> int:
+        """The width of what the last block writes within."""
+        return self.inner_widths[-1][1]
+
+    @property
+    def reach(self) -> int | None:
+        """How far back every place sees at least, whatever the row; None where there is no end."""
+        return None if self.mixer.recurrent else self.memory or None
+
+    @model_validator(mode="after")
+    def _a_rule_that_the_mixer_keeps(self) -> Self:
+        if self.mixer.recurrent:
+            return self._a_way_to_read()
+        if is_by_halves(self.visibility):
+            raise ValueError(
+                "visibility both-ways needs a mixer that keeps two halves apart: choose mixer.kind "
+                "lstm, or another rule"
+            )
+        if not self.mixer.any_rule and (
+            self.local is not None or not isinstance(self.visibility, Bidirectional | Causal)
+        ):
+            raise ValueError(
+                "mixer sees everything, or everything before: set visibility to bidirectional or "
+                "causal and local to null, or choose mixer.kind attention"
+            )
+        return self
+
+    def _a_way_to_read(self) -> Self:
+        read = ways(self.visibility)
+        if not read or self.local is not None:
+            raise ValueError(
+                "mixer reads place by place: set visibility to causal, reversed or both-ways, with "
+                "document or without, and local to null"
+            )
+        if not isinstance(self.positions, NoPositions | Learned | Sinusoidal):
+            raise ValueError("mixer reads place by place, not by distance: set positions to none")
+        if odd := [width for width in self.widths if width % len(read)]:
+            raise ValueError(f"visibility both-ways needs even widths, not {odd[0]}")
+        if any("s" not in order for order in self.depth.orders()):
+            raise ValueError("mixer must stand in every block: set depth.kind to stack")
+        if self.depth.sharing != "none":
+            raise ValueError("mixer is not shared by blocks: set depth.sharing to none")
+        if self.norm.placement == "sub":
+            raise ValueError("mixer has no norm within: set norm.placement to pre or post")
+        if self.memory and (self.memory != 1 or read != ("forward",)):
+            raise ValueError(
+                "memory of a recurrent mixer is what it has come to reading forward: set it to 1 "
+                "and visibility to causal, or memory to 0"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _residuals_between_equals(self) -> Self:
+        for block, (reads, writes) in enumerate(pairwise(self.widths)):
+            if reads != writes and self.residual.join(block) is added:
+                raise ValueError(
+                    f"residual: block {block} reads {reads} wide and writes {writes} wide, which "
+                    f"cannot be added: set residual.kind to none"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _what_can_be_remembered(self) -> Self:
+        if not self.memory:
+            return self
+        if isinstance(self.positions, Learned | Sinusoidal | EveryBlock):
+            raise ValueError(
+                "memory needs positions by distance, or what is remembered would have those of the "
+                "row itself: set positions.kind to transformer-xl, rotary, alibi or bucketed"
+            )
+        if not self.mixer.remembers or any("s" in order[1:] for order in self.depth.orders()):
+            raise ValueError(
+                "memory needs blocks that begin with attention: set mixer and depth so"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _what_stands_in_a_bottleneck(self) -> Self:
+        if self.bottleneck is None:
+            return self
+        plain = isinstance(self.mixer, AttentionChoice) and self.mixer.gate is None
+        if not plain or any(order.count("s") != 1 for order in self.depth.orders()):
+            raise ValueError(
+                "bottleneck needs plain attention in every block: set mixer.kind to attention, "
+                "mixer.gate to null and depth.kind to stack"
+            )
+        if self.norm.first or self.residual != Plain() or self.memory:
+            raise ValueError(
+                "bottleneck has its own states between the blocks: set norm.placement to post, "
+                "residual.kind to plain and memory to 0"
+            )
+        if isinstance(self.positions, LogBuckets | EveryBlock):
+            raise ValueError(
+                "bottleneck has no vectors of distances, nor any before its blocks: choose another "
+                "positions.kind"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _blocks_that_do_not_all_run(self) -> Self:
+        depth = self.depth
+        parted = depth.drop > 0.0 or depth.every > 1
+        if (parted or not depth.runs_all) and (self.memory or self.residual.looks_back):
+            raise ValueError(
+                "memory and a weighted residual need every block to run: set memory to 0, "
+                "residual.kind to plain, or depth without drop, every and halting"
+            )
+        if (parted or not depth.runs_all) and len(set(self.widths)) > 1:
+            raise ValueError(
+                "depth: blocks of different widths all run: leave out drop, every and halting"
+            )
+        if parted and not depth.runs_all:
+            raise ValueError("depth: what halts by itself takes no drop and no every")
+        learned = self.positions.learned if isinstance(self.positions, EveryBlock) else None
+        if learned is not None and learned < len(depth.orders()):
+            raise ValueError(
+                f"positions.learned ({learned}) is less than the number of blocks "
+                f"({len(depth.orders())})"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _local_angles(self) -> Self:
+        if self.local and self.local.base is not None and not isinstance(self.positions, Rotary):
+            raise ValueError("local.base needs rotary positions: leave it out")
+        return self

@@ -1,0 +1,144 @@
+"""Phrases and entities: what is known of stretches of a text, from a column or a list of words.
+
+What is stated of characters must survive the cleaning of a text and its cutting into pieces.
+"""
+
+import json
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bertwright.errors import UserError
+from bertwright.text.documents import PHRASE, Annotation, Document
+from bertwright.text.tokenizers import Tokenizer
+from bertwright.text.words import word_spans
+
+
+def annotations_of(value: Any, text: Any, where: str) -> tuple[Annotation, ...]:
+    """What a column says of a text: a list of objects with ``start``, ``stop`` and perhaps
+    ``label``, in characters; those without a label are phrases.
+
+    Errors: UserError for another value, and for what does not lie within the text.
+    """
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            value = None
+    if value is None or not isinstance(value, list) or not isinstance(text, str):
+        raise UserError(f"{where}: annotations are a list of objects with start, stop and label")
+    found: list[Annotation] = []
+    listed: list[Any] = value
+    for stated in listed:
+        given: dict[str, Any] = stated if isinstance(stated, dict) else {}
+        start, stop, label = given.get("start"), given.get("stop"), given.get("label", PHRASE)
+        whole = isinstance(start, int) and isinstance(stop, int) and isinstance(label, str)
+        if not whole or not 0 <= start < stop <= len(text):
+            raise UserError(
+                f"{where}: {stated!r} is no stretch of its {len(text)} characters: write "
+                f'{{"start": 0, "stop": 5, "label": "phrase"}}'
+            )
+        found.append(Annotation(start, stop, label))
+    return tuple(found)
+
+
+def annotations_apart(
+    raw: str, texts: Sequence[str], annotations: Sequence[Annotation]
+) -> list[tuple[Annotation, ...]]:
+    """The annotations of a text, carried over to the documents that were made of it.
+
+    Cleaning changes white space alone, so a character that is none is told by its number among
+    those. What lies in two documents is dropped.
+    """
+    places = [n for n, character in enumerate(raw) if not _nothing(character)]
+    result: list[tuple[Annotation, ...]] = []
+    before = 0
+    for text in texts:
+        here = [n for n, character in enumerate(text) if not _nothing(character)]
+        own: list[Annotation] = []
+        for known in annotations:
+            first, last = (bisect_left(places, place) for place in (known.start, known.stop))
+            if before <= first < last <= before + len(here):
+                start, stop = here[first - before], here[last - 1 - before] + 1
+                own.append(replace(known, start=start, stop=stop))
+        result.append(tuple(own))
+        before += len(here)
+    return result
+
+
+def _nothing(character: str) -> bool:
+    return character.isspace() or character == "\0"
+
+
+class WordList:
+    """Phrases and names that are looked up in a text, whatever their capitals."""
+
+    def __init__(self, entries: Sequence[tuple[str, str]]) -> None:
+        self._by_first: dict[str, list[tuple[tuple[str, ...], str]]] = {}
+        for entry, label in entries:
+            words = tuple(_words(entry))
+            if words:
+                self._by_first.setdefault(words[0], []).append((words, label))
+        for known in self._by_first.values():
+            known.sort(key=lambda pair: -len(pair[0]))
+
+    @classmethod
+    def read(cls, path: Path) -> "WordList":
+        """One phrase a line; what stands behind a tab is the kind of an entity.
+
+        Errors: UserError for a file that cannot be read, or has nothing in it.
+        """
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"--phrases {path} cannot be read: {error}") from None
+        entries = [line.partition("\t") for line in lines if line.strip()]
+        if not entries:
+            raise UserError(f"--phrases {path} holds nothing: write one phrase a line")
+        return cls([(entry, label.strip() or PHRASE) for entry, _, label in entries])
+
+    def find(self, text: str) -> Iterator[Annotation]:
+        """Where they stand, from the left, the longest first."""
+        spans = word_spans(text)
+        words = [text[start:stop].casefold() for start, stop in spans]
+        place = 0
+        while place < len(words):
+            size = 1
+            for known, label in self._by_first.get(words[place], ()):
+                if tuple(words[place : place + len(known)]) == known:
+                    size = len(known)
+                    yield Annotation(spans[place][0], spans[place + size - 1][1], label)
+                    break
+            place += size
+
+
+def _words(text: str) -> list[str]:
+    return [text[start:stop].casefold() for start, stop in word_spans(text)]
+
+
+def pieces_covered(
+    tokenizer: Tokenizer, document: Document, annotations: Sequence[Annotation]
+) -> Iterator[tuple[Annotation, int, int]]:
+    """The pieces [first, stop) that each annotation of a document reaches into, those of phrases
+    and those of entities in order and without overlap: of two that do, the one that begins later
+    goes, of two that begin together the shorter."""
+    if not annotations:
+        return
+    begins: list[int] = []
+    ends: list[int] = []
+    place = 0
+    for part in document.parts:
+        offsets = tokenizer.backend.encode(part, add_special_tokens=False).offsets
+        begins += [place + begin for begin, _ in offsets]
+        ends += [place + end for _, end in offsets]
+        place += len(part) + 1
+    free = {True: 0, False: 0}
+    for known in sorted(annotations, key=lambda known: (known.start, -known.stop)):
+        first = bisect_left(ends, known.start + 1)
+        stop = bisect_left(begins, known.stop)
+        is_phrase = known.label == PHRASE
+        if free[is_phrase] <= first < stop:
+            free[is_phrase] = stop
+            yield known, first, stop

@@ -1,0 +1,106 @@
+"""Histories: every user is a document of every split, in the order of time."""
+
+import gzip
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from bertwright.errors import UserError
+from bertwright.text.histories import SPLITS, prepare_histories
+from bertwright.text.shards import Data
+from bertwright.text.tokenizers import Tokenizer
+
+EVENTS = """who,what,when,stars
+b,x,3,1
+a,x,30,5
+a,y,10,4
+a,z z,20,3
+b,y,1,2
+b,x,2,5
+c,x,1,1
+c,y,2,1
+"""
+
+
+def made(folder: Path, events: str = EVENTS, least: int = 1, **settings: object) -> Data:
+    folder.mkdir(exist_ok=True)
+    file = folder / "events.csv"
+    file.write_text(events)
+    columns = {"user": "who", "item": "what", "time": "when"}
+    return prepare_histories(file, folder / "data", least=least, **columns, **settings)  # type: ignore[arg-type]
+
+
+def histories(data: Data, name: str) -> list[list[str]]:
+    split = data.split(name)
+    bounds = split.document_starts.tolist()
+    return [
+        [data.tokenizer.piece(int(piece)) for piece in split.pieces(start, stop)]
+        for start, stop in pairwise(bounds)
+    ]
+
+
+def test_the_last_items_are_kept_for_validation_and_test(tmp_path: Path) -> None:
+    data = made(tmp_path)
+    assert histories(data, "test") == [["y", "x", "x"], ["y", "z_z", "x"]]
+    assert histories(data, "heldout") == [["y", "x"], ["y", "z_z"]]
+    assert histories(data, "train") == [["y"], ["y"]]
+    assert (data.report["users"], data.report["items"], data.report["events"]) == (2, 3, 6)
+    assert list(data.manifest.splits) == list(SPLITS)
+
+
+def test_every_item_is_a_piece_the_most_frequent_first(tmp_path: Path) -> None:
+    tokenizer = made(tmp_path).tokenizer
+    assert tokenizer.kind == "items"
+    assert [tokenizer.piece(n) for n in range(5, tokenizer.size)] == ["x", "y", "z_z"]
+    assert tokenizer.encode("z_z x nothing") == [7, 5, tokenizer.specials.unknown]
+    assert tokenizer.decode([7, 5]) == "z_z x"
+
+
+def test_users_and_items_with_few_events_are_left_out(tmp_path: Path) -> None:
+    data = made(tmp_path, EVENTS + "a,y,40,1\n", least=3)
+    assert histories(data, "test") == [["y", "x", "x"], ["y", "x", "y"]]
+
+
+def test_the_items_may_be_those_of_another_data_set(tmp_path: Path) -> None:
+    first = made(tmp_path / "first")
+    other = made(
+        tmp_path / "other",
+        "who,what,when\nd,x,2018-09-25\nd,q,2018-09-24 14:27:30\nd,y,2018-09-26\n",
+        tokenizer=Tokenizer.load(first.path),
+    )
+    assert other.tokenizer.hash == first.tokenizer.hash
+    assert histories(other, "test") == [["[UNK]", "x", "y"]]
+
+
+@pytest.mark.parametrize(
+    ("events", "message"),
+    [
+        ("who,what\na,x\n", "no column 'when'.*; choose one with --time"),
+        ("who,what,when\na,x,soon\n", "line 2: 'soon' is no time"),
+        ("who,what,when\na,,1\n", "line 2 has no item"),
+        ("who,what,when\na,[PAD],1\n", r"\[PAD\] is the name of a special piece"),
+        ("who,what,when\na,x,1\na,x,2\n", "no user has 3 events"),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path: Path, events: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        made(tmp_path, events)
+
+
+def test_plain_text_holds_no_events(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a story")
+    with pytest.raises(UserError, match="events stand in a table"):
+        prepare_histories(tmp_path / "a.txt", tmp_path / "data")
+
+
+def test_the_ratings_of_movielens_are_histories(shared_data: Path, tmp_path: Path) -> None:
+    ratings = shared_data / "movielens_small" / "ratings.csv.gz"
+    with gzip.open(ratings, "rt") as file:
+        num_rows = sum(1 for _ in file) - 1
+    data = prepare_histories(
+        ratings, tmp_path / "data", user="userId", item="movieId", time="timestamp", least=1
+    )
+    assert data.report["events"] == num_rows == 79_993
+    assert data.split("test").num_documents == data.report["users"] == 500
+    assert data.report["unknown_rate"] == 0.0
