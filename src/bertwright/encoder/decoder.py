@@ -84,7 +84,7 @@ class Decoder(Encoder):
     """
 
     def __init__(self, choice: DecoderChoice, of: EncoderChoice, encoder: Encoder) -> None:
-        size = len(encoder.embeddings.pieces.weight)
+        size = len(encoder.embeddings.table)
         super().__init__(choice.of(of), size)
         self.embeddings.pieces = encoder.embeddings.pieces
         self.taps, self.prefix = encoder.taps, "decoder."

@@ -34,8 +34,12 @@ def annotations_of(value: Any, text: Any, where: str) -> tuple[Annotation, ...]:
     for stated in listed:
         given: dict[str, Any] = stated if isinstance(stated, dict) else {}
         start, stop, label = given.get("start"), given.get("stop"), given.get("label", PHRASE)
-        whole = isinstance(start, int) and isinstance(stop, int) and isinstance(label, str)
-        if not whole or not 0 <= start < stop <= len(text):
+        if not (
+            isinstance(start, int)
+            and isinstance(stop, int)
+            and isinstance(label, str)
+            and 0 <= start < stop <= len(text)
+        ):
             raise UserError(
                 f"{where}: {stated!r} is no stretch of its {len(text)} characters: write "
                 f'{{"start": 0, "stop": 5, "label": "phrase"}}'

@@ -19,7 +19,7 @@ from bertwright.model.model import Model
 from bertwright.model.reading import read_batches
 from bertwright.objectives.causal import Causal
 from bertwright.objectives.masked import Masked
-from bertwright.objectives.objective import Objective
+from bertwright.objectives.objective import Objective, visibility_of
 from bertwright.randomness import Permutation, key, uniform
 from bertwright.text.shards import Data, Split
 
@@ -93,7 +93,7 @@ def _scores(
     behind = [specials.mask] if isinstance(asked, Masked) else []
     shift = asked.shift if isinstance(asked, Masked) else 0
     rows = [[*items[:-1], *behind][-length:] for items in histories]
-    rule = model.encoder.rule & asked.visibility
+    rule = model.encoder.rule & visibility_of([asked])
     device = model.embedding.device
     for batch in read_batches(rows, specials.pad, device):
         states = model.encoder(batch.pieces, batch.coordinates, rule)
