@@ -53,6 +53,10 @@ def permute(rows: Rows, chosen: Chosen, draw: Draw) -> tuple[Rows, Question]:
         word=behind(coordinates.word, -1),
         sentence=behind(coordinates.sentence, -1),
         language=behind(coordinates.language, 0),
+        phrase=behind(coordinates.phrase, -1),
+        entity=behind(coordinates.entity, -1),
+        capital=behind(coordinates.capital, 0),
+        task=behind(coordinates.task, 0),
         order=behind(order, 0),
         asking=asking,
     )

@@ -63,7 +63,7 @@ class RecipeBatches:
             name: sum(float(batch.questions[name].weight.sum()) for batch in batches)
             for name in asked
         }
-        hiding = [name for name, o in self._objectives[place.phase].items() if o.hides]
+        hiding = [name for name, o in asked.items() if o.hides]
         return StepBatch(batches, counts, num_rows, sum(b.num_tokens for b in batches), hiding)
 
     def num_rows(self, place: Place) -> int:

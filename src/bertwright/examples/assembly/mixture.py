@@ -70,7 +70,8 @@ class Mixture(Assembly):
 
     @property
     def needs(self) -> frozenset[Need]:
-        return frozenset[Need]().union(*(part.needs for part in self.parts.values()))
+        own = frozenset[Need](() if self.alpha is None else {"languages"})
+        return own.union(*(part.needs for part in self.parts.values()))
 
     @property
     def relations(self) -> frozenset[Relation]:
