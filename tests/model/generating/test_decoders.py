@@ -52,6 +52,7 @@ def test_log_probabilities_step_by_step_are_those_of_one_pass(tokenizer, system)
             logs = model.logits(states).double().log_softmax(-1)
         expected = [float(row[piece]) for row, piece in zip(logs, found.pieces, strict=True)]
         assert found.log_probabilities == pytest.approx(expected, abs=1e-5)
+        assert found.whole == found.text
 
 
 @every_decoder

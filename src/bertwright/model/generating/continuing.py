@@ -21,7 +21,7 @@ asked for, or where the model can read no more."""
 
 @dataclass(frozen=True)
 class Continuation:
-    """What follows a prompt.
+    """What follows a prompt, or where it ``answers`` is said of it by a decoder.
 
     ``log_probabilities`` are those of ``pieces``, in nats, as the model has them: before
     temperature and truncation.
@@ -33,11 +33,12 @@ class Continuation:
     log_probabilities: tuple[float, ...]
     stopped: Stopped
     sample: int = 0
+    answers: bool = False
 
     @property
     def whole(self) -> str:
-        """The prompt and what follows it."""
-        return self.prompt + self.text
+        """The prompt and what follows it; an answer alone."""
+        return self.text if self.answers else self.prompt + self.text
 
     def as_dict(self) -> dict[str, Any]:
         """What ``generate --json`` prints of it."""
@@ -81,7 +82,13 @@ class Growing:
     def finished(self) -> Continuation:
         assert self.stopped is not None
         return Continuation(
-            self.prompt, self.text, tuple(self.new), tuple(self.logs), self.stopped, self.sample
+            self.prompt,
+            self.text,
+            tuple(self.new),
+            tuple(self.logs),
+            self.stopped,
+            self.sample,
+            answers=bool(self.source),
         )
 
 
