@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from bertwright.encoder.cache import Cache
+from bertwright.encoder.encoder import Encoder
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.stream import Coordinates, Source
 from bertwright.errors import UserError
@@ -117,6 +118,33 @@ def test_cross_attention_is_its_definition() -> None:
     torch.testing.assert_close(values[f"{name}.output"], expected, atol=1e-9, rtol=1e-9)
     middle = values["decoder.blocks.1.residual_middle"] + expected
     torch.testing.assert_close(values["decoder.blocks.1.residual_middle_2"], middle)
+
+
+def test_a_decoder_that_hears_nothing_of_the_source_is_a_causal_encoder() -> None:
+    """Where cross-attention writes nothing, with the same weights, before the norms (t5)."""
+    model = built("t5").double()
+    choice = model.recipe.decoder.of(model.recipe.encoder)
+    depth = choice.depth.model_copy(update={"order": "sf"})
+    alone = Encoder(choice.model_copy(update={"depth": depth}), VOCABULARY).double()
+    own = model.decoder.state_dict()
+    alone.load_state_dict({name: value for name, value in own.items() if "cross" not in name})
+    given = pieces(TARGETS, 2)
+    heard = decoded(model, pieces(LENGTH))
+    assert (heard - alone(given)).abs().max() > 0.1
+    for block in model.decoder.blocks:
+        torch.nn.init.zeros_(block.sublayers["cross_attention"].output.weight)
+    torch.testing.assert_close(decoded(model, pieces(LENGTH)), alone(given), atol=1e-9, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("system", "above"), [("bart", 0.0), ("t5", 0.5)])
+def test_an_untrained_decoder_guesses(system: str, above: float) -> None:
+    """For a random piece the loss is the mean of log sum exp: ln V for small weights;
+    T5's logits begin as numbers of deviation 1, the mean of whose exponentials is exp(1/2)."""
+    size = 4000
+    model = Model.build(toy(system, f"text.tokenizer.size={size}"), size)
+    with torch.no_grad():
+        found = model.logits(decoded(model, pieces(LENGTH))).logsumexp(-1).mean()
+    assert float(found) == pytest.approx(math.log(size) + above, rel=0.02)
 
 
 def test_queries_begin_smaller_where_scores_are_not_scaled() -> None:

@@ -157,6 +157,27 @@ def test_a_fragment_is_one_run_of_half_of_the_text_at_its_own_positions(text, se
         assert int((shown.pieces[number] != rows.pieces[number]).sum()) == len(target)
 
 
+def test_a_fragment_of_one_piece_is_masked_modelling_and_one_of_all_is_a_language_model():
+    rows = long_rows(10)
+    hidden = Replace(mask=1.0, random=0.0, keep=0.0)
+    number, text = len(rows.pieces), ~rows.special
+
+    shown, question = asked(Fragment(rate=0.001, corruption=hidden), rows)
+    assert (question.weight.reshape(number, -1).sum(axis=1) == 1).all()
+    assert (shown.pieces.ravel()[question.where] == MASK).all()
+    assert np.array_equal(question.target, rows.pieces.ravel()[question.where])
+    assert (question.beside["given"] == MASK).all()
+
+    shown, question = asked(Fragment(rate=1.0, corruption=hidden), rows)
+    assert (shown.pieces[text] == MASK).all()
+    for row in range(number):
+        real = of_row(question.weight, row, number) > 0
+        target = of_row(question.target, row, number)[real]
+        given = of_row(question.beside["given"], row, number)[real]
+        assert np.array_equal(target, rows.pieces[row][text[row]])
+        assert given.tolist() == [MASK, *target[:-1].tolist()]
+
+
 def test_too_few_sentinels_are_an_error_that_says_so():
     with pytest.raises(UserError, match=r"noising\.number is 2"):
         asked(Sentinels(number=2), long_rows(30))
