@@ -84,3 +84,9 @@ def test_a_prompt_that_is_too_long_says_so(tokenizer) -> None:
     with pytest.raises(UserError, match="longer than the 24"):
         model.generate("the cat sees " * 20)
     assert model.generate("", max_new_tokens=100, temperature=0)[0].stopped in ("full", "end")
+
+
+@every_decoder
+def test_what_an_encoder_does_not_name_is_not_asked_of_it(tokenizer, system) -> None:
+    with pytest.raises(UserError, match="fill-mask needs an encoder that names pieces"):
+        made(tokenizer, system).fill_mask("the [MASK] sees the sea")
