@@ -1,5 +1,7 @@
 """Which places are asked: never twice, never a special, whole words whole, at the rate asked."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies
@@ -116,11 +118,16 @@ OURS = [k for k, c in Selection.kinds().items() if c.__module__.startswith("bert
 @pytest.mark.parametrize("kind", OURS)
 @pytest.mark.parametrize("rate", [0.05, 0.15, 0.4])
 def test_every_selection_hides_as_much_as_it_is_asked_to(kind, rate):
-    """Over many rows of words of one to three pieces, within the error of sampling places."""
+    """Over many rows of words of one to three pieces, within the error of sampling places; some of
+    the words are phrases and names.
+    """
     sizes = np.random.default_rng(0).integers(1, 4, (64, 126))
     words = np.stack([np.repeat(np.arange(126), row)[:126] for row in sizes]).astype(np.int32)
     special = np.full((64, 1), -1, np.int32)
     rows = rows_of_words(*np.concatenate([special, words, special], axis=1))
+    known = np.where(rows.coordinates.word % 3 == 0, rows.coordinates.word, -1)
+    annotated = replace(rows.coordinates, phrase=known, entity=known)
+    rows = replace(rows, coordinates=annotated)
     _, weight = select(Selection.choose(kind), rows, rate, Draw(0, 0, np.arange(64)))
     num_real = rows.real.sum()
     deviation = (rate * (1 - rate) / num_real) ** 0.5

@@ -89,6 +89,8 @@ TOKENIZERS = {
     "XLM": wordpiece,
     "Longformer": byte_bpe,
     "BigBird": wordpiece,
+    "T5": wordpiece,
+    "Bart": wordpiece,
 }
 OWN_NAMES = {
     "DistilBert": {
@@ -118,6 +120,27 @@ OWN_NAMES["XLM"] = {
     "num_attention_heads": "n_heads",
     "max_position_embeddings": "max_position_embeddings",
 }
+OWN_NAMES["T5"] = {
+    "hidden_size": "d_model",
+    "num_hidden_layers": "num_layers",
+    "num_attention_heads": "num_heads",
+    "intermediate_size": "d_ff",
+}
+HALVES = {"d_kv": 16}
+BART = {
+    **{f"{stack}_layers": 3 for stack in ("encoder", "decoder")},
+    **{f"{stack}_attention_heads": 2 for stack in ("encoder", "decoder")},
+    **{f"{stack}_ffn_dim": 48 for stack in ("encoder", "decoder")},
+    "bos_token_id": 2,
+    "eos_token_id": 3,
+    "pad_token_id": 0,
+    "decoder_start_token_id": 3,
+    "forced_eos_token_id": 3,
+}
+OWN_NAMES["Bart"] = {
+    "hidden_size": "d_model",
+    "max_position_embeddings": "max_position_embeddings",
+}
 OWN_NAMES["OpenAIGPT"] = {ours: n for ours, n in OWN_NAMES["GPT2"].items() if n != "n_inner"}
 
 
@@ -135,7 +158,7 @@ def stock_model(architecture: str, **changes: Any) -> transformers.PreTrainedMod
     sizes = {named[name]: value for name, value in SIZES.items() if name in named}
     if family == "DistilBert":
         sizes["max_position_embeddings"] = LENGTH
-    own = {"ModernBert": MODERN, "MobileBert": THIN}.get(family, {})
+    own = {"ModernBert": MODERN, "MobileBert": THIN, "T5": HALVES, "Bart": BART}.get(family, {})
     settings = {**sizes, "vocab_size": size, **own}
     config = getattr(transformers, f"{family}Config")(**settings | changes)
     torch.manual_seed(0)
@@ -143,11 +166,15 @@ def stock_model(architecture: str, **changes: Any) -> transformers.PreTrainedMod
     if family == "MobileBert":
         randomise(model, SMALL)
         without_padding(model.get_input_embeddings())
+    elif family == "T5":
+        randomise(model, UNSCALED)
     else:
         randomise(model)
     return model
 
 
+UNSCALED = 0.1
+"""Where scores are not scaled: large ones would blow up what float32 rounds away."""
 SMALL = 0.05
 """Of random parameters where no norm keeps states from growing from sublayer to sublayer."""
 

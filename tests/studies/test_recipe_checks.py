@@ -70,4 +70,4 @@ def test_a_run_that_does_not_resume_is_a_miss(data: Path, monkeypatch: pytest.Mo
 
 def test_a_system_that_is_not_there(data: Path) -> None:
     with pytest.raises(UserError, match="did you mean 'bert'"):
-        check_all(["bart-"], data, 2)
+        check_all(["berd"], data, 2)

@@ -105,3 +105,13 @@ def test_wrong_settings_are_one_sentence(
 ) -> None:
     with pytest.raises(UserError, match=message):
         train_on_files([tmp_path], tmp_path / "out", settings)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sentinels_are_the_last_pieces_and_count_down(kind: str) -> None:
+    chosen = choice(kind).model_copy(update={"sentinels": 7})
+    tokenizer = train_tokenizer(stories(40), chosen)
+    last = tokenizer.size - 1
+    assert tokenizer.size <= 400
+    assert [tokenizer.id(f"<extra_id_{n}>") for n in range(7)] == [last - n for n in range(7)]
+    assert not {last - n for n in range(7)} & tokenizer.specials.all

@@ -25,6 +25,9 @@ def train(
     lowercase: Annotated[
         bool, typer.Option("--lowercase", help="Lower-case and drop accents (not byte-bpe).")
     ] = False,
+    sentinels: Annotated[
+        int, typer.Option(help="How many of them stand for spans that are taken out (t5: 100).")
+    ] = 0,
     column: Column = "text",
     format: Format = None,
     language_column: LanguageColumn = None,
@@ -45,7 +48,7 @@ def train(
     trained = train_on_files(
         texts,
         output,
-        {"kind": kind, "size": vocab_size, "lowercase": lowercase},
+        {"kind": kind, "size": vocab_size, "lowercase": lowercase, "sentinels": sentinels},
         column=column,
         format=format,
         language_column=language_column,

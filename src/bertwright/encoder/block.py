@@ -10,8 +10,12 @@ from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.taps import Site, inside, tap
 
-SUBLAYERS = {"s": "attention", "f": "feed_forward"}
-"""The letters of an order string: s mixes places (self-attention), f is a feed-forward."""
+SUBLAYERS = {"s": "attention", "f": "feed_forward", "c": "cross_attention"}
+"""The letters of an order string: s mixes places (self-attention), f is a feed-forward, c reads
+what another stack has read (cross-attention)."""
+
+MIXING = ("attention", "cross_attention")
+"""Of these, what is told of the surroundings of its places."""
 
 Join = Callable[[Tensor, Tensor], Tensor]
 """The states behind a sublayer, of what it reads and what it writes."""
@@ -106,9 +110,9 @@ class Block(nn.Module):
         name = list(self.sublayers)[number - 1]
         norm, sublayer, where = self.norms[name], self.sublayers[name], inside(site, name)
         inner = norm(x) if self.pre else x
-        if name == "attention":
+        if name in MIXING:
             inner = tap(site, f"{name}.input", inner if outer is None else outer)
-            if isinstance(past, Tensor) and self.pre:
+            if isinstance(past, Tensor) and self.pre and name == "attention":
                 past = norm(past)
             found = sublayer(inner, around, noise, where, past)
         else:

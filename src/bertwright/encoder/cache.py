@@ -17,6 +17,7 @@ class KeysAndValues:
     def __init__(self, longest: int | None) -> None:
         self._longest = longest
         self._parts: tuple[Tensor, Tensor] | None = None
+        self._source: tuple[Tensor, Tensor] | None = None
         self.num_asking = 0
 
     def extended(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -29,11 +30,15 @@ class KeysAndValues:
         self._parts = key[:, :, kept], value[:, :, kept]
         return key, value
 
+    def once(self, project: Callable[[], tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+        """Keys and values (B, H, S, d) of what is read from, which stay the same."""
+        if self._source is None:
+            self._source = project()
+        return self._source
+
     def select(self, rows: Tensor) -> None:
         """Go on with these rows only."""
-        if self._parts is not None:
-            key, value = self._parts
-            self._parts = key.index_select(0, rows), value.index_select(0, rows)
+        self._parts, self._source = _selected(self._parts, rows), _selected(self._source, rows)
 
 
 Past = Tensor | Carried | KeysAndValues
@@ -81,6 +86,12 @@ class Cache:
                 lambda parts: parts[0] if len(parts[0]) == 1 else parts[0].index_select(0, rows),
                 self._coordinates,
             )
+
+
+def _selected(parts: tuple[Tensor, Tensor] | None, rows: Tensor) -> tuple[Tensor, Tensor] | None:
+    if parts is None:
+        return None
+    return parts[0].index_select(0, rows), parts[1].index_select(0, rows)
 
 
 def _within_reach(length: int, num_asking: int, longest: int | None) -> slice:

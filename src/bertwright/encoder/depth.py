@@ -5,7 +5,6 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator
 
 from bertwright.axes import Choice
-from bertwright.encoder.block import SUBLAYERS
 from bertwright.encoder.passage import Halting, Passage
 
 
@@ -36,7 +35,7 @@ class Depth(Choice):
 
     def owner(self, block: int, letter: str) -> int:
         """The block whose sublayer stands in this block under this letter."""
-        shared = {"none": "", "all": "sf", "attention": "s", "feed-forward": "f"}[self.sharing]
+        shared = {"none": "", "all": "sfc", "attention": "s", "feed-forward": "f"}[self.sharing]
         if letter not in shared:
             return block
         depth = len(self.orders())
@@ -49,7 +48,7 @@ class Depth(Choice):
 
 
 def _known(order: str) -> str:
-    if not order or set(order) - set(SUBLAYERS):
+    if not order or set(order) - {"s", "f"}:
         raise ValueError(f"{order!r} may hold only the letters s (attention), f (feed-forward)")
     return order
 

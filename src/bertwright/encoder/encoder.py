@@ -20,10 +20,10 @@ from bertwright.encoder.memory import Memory
 from bertwright.encoder.mixers import AttentionChoice
 from bertwright.encoder.passage import Notes, Step
 from bertwright.encoder.runs import runs
-from bertwright.encoder.stream import Coordinates
-from bertwright.encoder.surroundings import Surroundings
+from bertwright.encoder.stream import Coordinates, Source
+from bertwright.encoder.surroundings import Across, Surroundings
 from bertwright.encoder.taps import Site, Taps
-from bertwright.encoder.visibility import Tiling, Visibility, is_read_on, view, ways
+from bertwright.encoder.visibility import Bidirectional, Tiling, Visibility, is_read_on, view, ways
 from bertwright.machine import tune_compiler
 
 
@@ -39,7 +39,7 @@ class Encoder(nn.Module):
         self.rule = choice.visibility
         self.tiling: Tiling = choice.mixer.tiling
         self.tells_wide = choice.mixer.asks_wide
-        self.taps = Taps()
+        self.taps, self.prefix = Taps(), ""
         shape = choice.mixer.shape(choice.inner_width)
         entry = choice.entry_width
         positions = choice.positions.build(choice.embeddings.sum_width(entry), shape)
@@ -70,22 +70,28 @@ class Encoder(nn.Module):
         stop_after: int | None = None,
         memory: Memory | Cache | None = None,
         notes: Notes | None = None,
+        source: Source | None = None,
     ) -> Tensor:
         """pieces (B, L) int64 to states (B, L, D).
 
         ``rule`` takes the place of the encoder's own visibility; ``stop_after`` ends after that
         block, without the last norm. ``memory`` is seen as what stands before the rows, and notes
         what will stand before the next; a ``Cache`` is one for rows that are read in parts.
-        ``notes`` is written to by a depth that has something to say of its pass.
+        ``notes`` is written to by a depth that has something to say of its pass. ``source`` is what
+        the blocks of a decoder read from.
         """
         coordinates = coordinates or Coordinates.plain(pieces)
-        site = None if self.taps.idle else Site(self.taps)
+        site = None if self.taps.idle else Site(self.taps, self.prefix)
         x = self.embeddings(pieces, coordinates, noise, site and site.within("embeddings"))
         keys = None if memory is None else memory.before(coordinates)
+        across = None
+        if source is not None:
+            seen = view(Bidirectional(), coordinates, source.coordinates)
+            across = Across(source.states, seen)
         made = [x] if self.looks_back else None
         last = self.running - 1 if stop_after is None else stop_after
         blocks = range(min(last + 1, self.running))
-        told = self._told(pieces, blocks, rule or self.rule, coordinates, keys, site)
+        told = self._told(pieces, blocks, rule or self.rule, coordinates, keys, across, site)
 
         def step(index: int) -> Step:
             return Step(
@@ -113,6 +119,7 @@ class Encoder(nn.Module):
         rule: Visibility,
         coordinates: Coordinates,
         keys: Coordinates | None,
+        across: Across | None,
         site: Site | None,
     ) -> list[Surroundings]:
         """What each block is told; blocks with the same rule are told the same."""
@@ -135,6 +142,7 @@ class Encoder(nn.Module):
                     None if keys is None else rotation(keys),
                     relation,
                     {way: runs(seen, way, pieces) for way in self.ways},
+                    across,
                 )
             told.append(known[own, near])
         return told
@@ -240,6 +248,9 @@ def _sublayer(choice: EncoderChoice, letter: str, reads: int, writes: int) -> nn
     norm, positions = choice.norm, choice.positions
     if letter == "f":
         return choice.feed_forward.build(writes, norm)
+    if letter == "c":
+        assert isinstance(choice.mixer, AttentionChoice), "a decoder choice takes no other mixer"
+        return choice.mixer.across(writes, norm)
     if choice.bottleneck is None:
         return choice.mixer.build_between(reads, writes, positions, norm, choice.visibility)
     assert isinstance(choice.mixer, AttentionChoice), "no other mixer stands in a bottleneck"

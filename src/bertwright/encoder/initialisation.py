@@ -7,6 +7,7 @@ more starts all its other parts at the same values.
 from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
@@ -73,13 +74,18 @@ class Small(Initialisation):
 
 
 class FanIn(Initialisation):
-    """As large as PyTorch starts its own modules: 1/sqrt(3 fan-in) for every matrix (there uniform,
-    here normal), and 1/sqrt(width) for tables (XLM)."""
+    """``gain`` / sqrt(fan-in) for every matrix, by default as large as PyTorch starts its own
+    modules (there uniform, here normal), and 1/sqrt(width) for tables (XLM), or ``table``."""
 
     kind: Literal["fan-in"] = "fan-in"
+    gain: float = Field(default=3**-0.5, gt=0.0)
+    table: float | None = Field(default=None, gt=0.0)
 
     def deviation(self, weight: Tensor, role: Role, num_residual: int) -> float:
-        return (weight.shape[-1] * (1 if role.kind == "table" else 3)) ** -0.5
+        width = weight.shape[-1]
+        if role.kind == "table":
+            return width**-0.5 if self.table is None else self.table
+        return self.gain * width**-0.5
 
 
 @torch.no_grad()
@@ -104,3 +110,4 @@ def initialise(module: nn.Module, choice: Initialisation, seed: int) -> None:
             nn.init.trunc_normal_(weight, 0.0, deviation, -bound, bound, generator) if (
                 choice.cut
             ) else nn.init.normal_(weight, 0.0, deviation, generator)
+            weight[: len(weight) // role.parts] *= role.first_part

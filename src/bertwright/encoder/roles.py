@@ -16,7 +16,8 @@ class Role:
     query-key-value projection has three); ``residual`` marks the matrices that write to the
     residual stream; ``depth`` is the index of the block, -1 before the blocks, None behind them;
     ``sublayer`` the name of the sublayer, None outside of them. A gate starts as 1, a mixture as
-    the last of what it mixes.
+    the last of what it mixes. ``first_part`` is how large the first of the parts begins beside the
+    others.
     """
 
     kind: Kind
@@ -24,6 +25,7 @@ class Role:
     residual: bool = False
     depth: int | None = None
     sublayer: str | None = None
+    first_part: float = 1.0
 
 
 FIRST = -1

@@ -81,3 +81,16 @@ class Coordinates:
     def keys(self) -> "Coordinates":
         """The coordinates as the asked side: (B, 1, L)."""
         return self.measured().each(lambda own: own.unsqueeze(-2))
+
+
+@dataclass(frozen=True)
+class Source:
+    """What an encoder has read, for a decoder: states (B, S, D) and their coordinates."""
+
+    states: Tensor
+    coordinates: Coordinates
+
+    def select(self, rows: Tensor) -> "Source":
+        """These rows (N,) int64 only."""
+        chosen = self.coordinates.each(lambda p: p if len(p) == 1 else p.index_select(0, rows))
+        return Source(self.states.index_select(0, rows), chosen)

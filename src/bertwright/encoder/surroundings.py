@@ -11,6 +11,14 @@ from bertwright.encoder.visibility import View, Way
 
 
 @dataclass(frozen=True, eq=False)
+class Across:
+    """What a decoder reads from: states (B, S, D) of an encoder, and which of them are seen."""
+
+    states: Tensor
+    view: View
+
+
+@dataclass(frozen=True, eq=False)
 class Surroundings:
     """Who sees whom, and where everything stands, for one pass.
 
@@ -23,6 +31,7 @@ class Surroundings:
     key_rotation: Rotation | None = None
     relation: Relation | None = None
     runs: Mapping[Way, Runs] = field(default_factory=dict[Way, Runs])
+    across: Across | None = None
 
     @property
     def bias(self) -> Tensor | None:

@@ -14,8 +14,6 @@ from bertwright.encoder.locality import rule_at
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import laid_out
 from bertwright.model.model import Model
-from bertwright.objectives.causal import Causal
-from bertwright.objectives.masked import Masked
 from bertwright.recipes import Recipe
 from bertwright.recipes.about import Count
 
@@ -33,6 +31,7 @@ def parameters_by_part(recipe: Recipe, vocabulary_size: int | None = None) -> di
         "blocks": model.encoder.blocks,
         "passage": model.encoder.passage,
         "last_norm": model.encoder.norm,
+        "decoder": model.decoder or nn.Identity(),
         "output": model.output or nn.Identity(),
         **{f"head_{name}": head for name, head in model.heads.items()},
         "pooler": model.pooler or nn.Identity(),
@@ -62,10 +61,12 @@ class Arithmetic:
     """Scores and weighted sums of attention: grows with the length."""
     vocabulary: float
     """Output transform and vocabulary, at the asked places."""
+    decoder: float = 0.0
+    """All that a decoder does with its targets, but for the vocabulary."""
 
     @property
     def forward(self) -> float:
-        return self.width + self.length + self.vocabulary
+        return self.width + self.length + self.vocabulary + self.decoder
 
     @property
     def training(self) -> float:
@@ -76,47 +77,60 @@ def arithmetic(recipe: Recipe, phase: int = 0, vocabulary_size: int | None = Non
     """The operations per token of one phase of a recipe."""
     encoder, length = recipe.encoder, recipe.assembly_of(phase).length
     size = vocabulary_size or recipe.text.tokenizer.size
-    gates = 3 if encoder.feed_forward.gated else 2
+    products, attended = _stack(encoder, length, recipe.num_blocks_of(phase))
+    asked = decoded = 0.0
+    for turn in recipe.turns_of(phase):
+        for objective in turn.objectives.values():
+            share = turn.share * objective.per_place(length)
+            asked += share
+            if objective.decodes and recipe.decoder is not None:
+                targets = objective.per_place(length) * length
+                decoded += share * _decoder(recipe.decoder.of(encoder), targets, length)
+    vocabulary = asked * recipe.output.operations(encoder, size)
+    return Arithmetic(products, attended, vocabulary, decoded)
+
+
+def _stack(
+    choice: EncoderChoice, length: int, num_blocks: int | None = None
+) -> tuple[float, float]:
+    """The operations per place of a row of a length: those of a width and those of the length."""
+    gates = 3 if choice.feed_forward.gated else 2
     products = attended = 0.0
-    orders = encoder.depth.orders()[: recipe.num_blocks_of(phase)]
-    widths = encoder.inner_widths
-    for block, (order, (reads, writes)) in enumerate(zip(orders, widths, strict=False)):
+    orders = choice.depth.orders()[:num_blocks]
+    for block, (order, (reads, writes)) in enumerate(
+        zip(orders, choice.inner_widths, strict=False)
+    ):
         mixing, inner = order.count("s"), order.count("f")
-        mixed, by_length = encoder.mixer.operations_between(
-            reads, writes, encoder.num_parts, length
-        )
+        mixed, by_length = choice.mixer.operations_between(reads, writes, choice.num_parts, length)
         products += mixing * mixed
-        products += inner * 2 * gates * writes * encoder.feed_forward.inner(writes)
-        products += encoder.depth.operations(encoder.width)
-        if encoder.bottleneck is not None:
-            products += encoder.bottleneck.operations(encoder.width)
-        by_length += encoder.positions.operations(writes, length)
-        attended += mixing * by_length * _computed_share(encoder, block, length)
-    products += encoder.embeddings.operations(encoder.entry_width)
-    asked = _asked_share(recipe, phase, length)
-    return Arithmetic(products, attended, asked * recipe.output.operations(encoder, size))
+        products += inner * 2 * gates * writes * choice.feed_forward.inner(writes)
+        products += choice.depth.operations(choice.width)
+        if choice.bottleneck is not None:
+            products += choice.bottleneck.operations(choice.width)
+        by_length += choice.positions.operations(writes, length)
+        attended += mixing * by_length * _computed_share(choice, block, length)
+    return products + choice.embeddings.operations(choice.entry_width), attended
 
 
-def _computed_share(encoder: EncoderChoice, block: int, length: int) -> float:
+def _computed_share(choice: EncoderChoice, block: int, length: int) -> float:
     """Of all pairs of a query and a key, those that a block computes where a rule is laid out."""
-    if encoder.mixer.tiling == "never" or encoder.positions.by_distance:
+    if choice.mixer.tiling == "never" or choice.positions.by_distance:
         return 1.0
-    rule = rule_at(block, encoder.visibility, encoder.local)
+    rule = rule_at(block, choice.visibility, choice.local)
     rows = Coordinates(torch.arange(length)[None])
-    tiles = laid_out(rule, rows, encoder.mixer.tiling == "auto")
+    tiles = laid_out(rule, rows, choice.mixer.tiling == "auto")
     return 1.0 if tiles is None else tiles.pairs / length**2
 
 
-def _asked_share(recipe: Recipe, phase: int, length: int) -> float:
-    """Questions to the vocabulary per token."""
-    share = 0.0
-    for turn in recipe.turns_of(phase):
-        for objective in turn.objectives.values():
-            if isinstance(objective, Masked):
-                share += turn.share * objective.selection.rate.at(0.5)
-            elif isinstance(objective, Causal):
-                share += turn.share * objective.per_place(length)
-    return share
+def _decoder(decoder: EncoderChoice, targets: float, length: int) -> float:
+    """The operations of a decoder for each of the targets of a row of a length.
+
+    Cross-attention projects queries and outputs for every target, keys and values for every place.
+    """
+    across = sum(order.count("c") for order in decoder.depth.orders())
+    projected, attended = decoder.mixer.operations(decoder.width, length)
+    read = across * (projected / 2 * (1 + length / targets) + attended)
+    return sum(_stack(decoder, round(targets))) + read
 
 
 def training_arithmetic(recipe: Recipe, vocabulary_size: int | None = None) -> float:

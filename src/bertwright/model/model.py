@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertwright.encoder.characters import Characters, CharacterTable
+from bertwright.encoder.decoder import Decoder
 from bertwright.encoder.encoder import Encoder
 from bertwright.encoder.initialisation import initialise
 from bertwright.encoder.kernels.noise import Noise
@@ -79,8 +80,8 @@ def _asked(question: Question, device: torch.device | str) -> Asked:
 
 
 class Model(nn.Module):
-    """An encoder, an output over the vocabulary where a question needs one, and the heads of the
-    objectives that have one, by the objective's name."""
+    """An encoder, a decoder where the recipe has one, an output over the vocabulary where a
+    question needs one, and the heads of the objectives that have one, by the objective's name."""
 
     def __init__(self, recipe: Recipe, vocabulary_size: int) -> None:
         super().__init__()
@@ -96,6 +97,9 @@ class Model(nn.Module):
         host = Host(recipe.encoder, self.encoder.embeddings, vocabulary_size)
         heads = {name: o.head(host) for name, o in recipe.objectives.items()}
         self.heads = nn.ModuleDict({n: head for n, head in heads.items() if head is not None})
+        self.decoder: Decoder | None = (
+            Decoder(recipe.decoder, recipe.encoder, self.encoder) if recipe.decoder else None
+        )
         width = recipe.encoder.width
         self.pooler = nn.Linear(width, width) if recipe.pooler else None
 
@@ -151,7 +155,16 @@ class Model(nn.Module):
                 pieces, losses[name] = objectives[name].rewrite(asked, draft, heads.get(name))
         notes: dict[str, Tensor] = {}
         states = self.encoder(pieces, batch.coordinates, rule, noise, memory=memory, notes=notes)
-        reading = Reading(pieces, states, self.embedding, self.output, notes)
+        reading = Reading(
+            pieces,
+            states,
+            self.embedding,
+            self.output,
+            notes,
+            batch.coordinates,
+            self.decoder,
+            noise,
+        )
         for name, asked in batch.questions.items():
             if not objectives[name].rewrites:
                 losses[name] = objectives[name].answer(asked, reading, heads.get(name))
@@ -190,6 +203,8 @@ class Model(nn.Module):
     def compile_parts(self) -> None:
         """Compile what repays it: the block, the joining of embeddings, the output."""
         self.encoder.compile_parts()
+        if self.decoder is not None:
+            self.decoder.compile_parts()
         for part in (self.output, *self.heads.values()):
             if isinstance(part, Output | Generator):
                 part.compile_parts()

@@ -129,7 +129,7 @@ class TextModel:
         A place is hidden by writing ``[MASK]``, or the mask as this tokenizer spells it.
         ``language`` as in :meth:`encode`.
         """
-        self._require_output("fill-mask")
+        self.require_output("fill-mask")
         mask = self.tokenizer.specials.mask
         spelled = self.tokenizer.piece(mask)
         parts = text.replace(spelled, "[MASK]").split("[MASK]")
@@ -197,7 +197,7 @@ class TextModel:
         is the pseudo-log-likelihood: each piece is hidden in turn, together with the later pieces
         of its word (Kauf and Ivanova 2023).
         """
-        self._require_output("score")
+        self.require_output("score")
         if self.continues:
             return log_likelihoods(self.model, self.tokenizer, texts)
         return pseudo_log_likelihoods(self.model, self.tokenizer, texts, self.shift, self.device)
@@ -219,10 +219,17 @@ class TextModel:
         recipe = self.model.recipe
         return recipe.objectives_of(len(recipe.phases) - 1) if recipe.objectives else {}
 
-    def _require_output(self, verb: str) -> None:
+    def require_output(self, verb: str) -> None:
+        """UserError where pieces are not named from the states of the encoder."""
         if self.model.output is None:
             raise UserError(
                 f"{verb} needs a model with an output over the vocabulary; this has none"
+            )
+        naming = [o for o in self.model.recipe.objectives.values() if o.names_pieces]
+        if all(objective.decodes for objective in naming):
+            raise UserError(
+                f"{verb} needs an encoder that names pieces, and in {self.model.recipe.name} the "
+                f"decoder does: use generate"
             )
 
     def _rows(self, texts: Sequence[str]) -> list[list[int]]:

@@ -4,6 +4,7 @@ from bertwright.objectives.activation import ActivationChange, ActivationSize
 from bertwright.objectives.adaptive_softmax import AdaptiveSoftmax
 from bertwright.objectives.capitalised import Capitalised
 from bertwright.objectives.causal import Causal
+from bertwright.objectives.denoising import Denoising
 from bertwright.objectives.generated import Generated
 from bertwright.objectives.masked import Masked
 from bertwright.objectives.objective import Objective
@@ -29,6 +30,7 @@ __all__ = [
     "AdaptiveSoftmax",
     "Capitalised",
     "Causal",
+    "Denoising",
     "Dialogue",
     "Generated",
     "Masked",

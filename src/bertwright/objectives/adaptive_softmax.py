@@ -96,7 +96,7 @@ class AdaptiveOutput(Output):
 
     def logits(self, states: Tensor, embedding: Tensor) -> Tensor:
         """states (M, D) to the logarithms of probabilities (M, V)."""
-        hidden = self.transform(states)
+        hidden = self._hidden(states)
         head = F.log_softmax(F.linear(*self._head(hidden, embedding)), dim=1)
         num_frequent = len(self.clusters[0])
         found = [head[:, :num_frequent]]
@@ -110,7 +110,7 @@ class AdaptiveOutput(Output):
     ) -> tuple[Tensor, Tensor]:
         """The sum of losses and of right answers at states (M, D): an answer is right if both of
         its steps are."""
-        hidden = self.transform(states)
+        hidden = self._hidden(states)
         num_frequent = len(self.clusters[0])
         starts = torch.tensor([c.start for c in self.clusters[1:]], device=target.device)
         cluster = torch.bucketize(target, starts, right=True)

@@ -39,7 +39,6 @@ class Causal(Objective):
         return RULES[self.direction]
 
     def per_place(self, length: int) -> float:
-        """How many questions there are for every place of rows of this length."""
         each = 1.0 if self.targets is None else self.targets / length
         return each * (2 if self.direction == "both" else 1)
 

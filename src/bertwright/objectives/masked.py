@@ -22,5 +22,8 @@ class Masked(Hiding):
 
     names_pieces: ClassVar[bool] = True
 
+    def per_place(self, length: int) -> float:
+        return self.selection.rate.at(0.5)
+
     def states(self, asked: Asked, reading: Reading) -> Tensor:
         return reading.at(asked.where - self.shift)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from bertwright.axes import Choice
 from bertwright.encoder.choice import EncoderChoice
+from bertwright.encoder.decoder import Decoder
 from bertwright.encoder.embeddings import Embeddings
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.stream import Coordinates
@@ -100,6 +101,9 @@ class Reading:
         embedding: (V, E), the table of pieces.
         output: over the vocabulary, where the model has one.
         notes: what the encoder says of its pass beside the states, by name.
+        coordinates: of the places that the encoder saw.
+        decoder: reads the states, where the model has one.
+        noise: of the step, for what is dropped after the encoder.
     """
 
     pieces: Tensor
@@ -107,6 +111,9 @@ class Reading:
     embedding: Tensor
     output: Output | None
     notes: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
+    coordinates: Coordinates | None = None
+    decoder: Decoder | None = None
+    noise: Noise | None = None
 
     def at(self, where: Tensor) -> Tensor:
         """The states (M, D) at flat places (M,)."""
@@ -146,6 +153,8 @@ class Objective(Choice):
     guesses: ClassVar[bool] = True
     """Whether there are right answers among others, so that who knows nothing can guess."""
 
+    decodes: ClassVar[bool] = False
+    """Whether the answers are read from a decoder."""
     hides: ClassVar[bool] = False
     """Whether the encoder does not see the pieces that are asked for, or not where they stood: what
     share of the text that is gets reported."""
@@ -177,6 +186,10 @@ class Objective(Choice):
     def num_choices(self, vocabulary_size: int) -> int:
         """How many answers there are to choose from."""
         return vocabulary_size
+
+    def per_place(self, length: int) -> float:
+        """How many pieces the output of the model names for every place of rows of this length."""
+        return 0.0
 
     def rewrite(self, asked: Asked, draft: Draft, head: nn.Module | None) -> tuple[Tensor, Loss]:
         """Answer before the encoder: the pieces (B, L) that it is to see, and the score."""

@@ -20,14 +20,16 @@ from bertwright.errors import UserError
 class OutputChoice(Choice):
     """The axis. ``transform`` puts a dense layer, an activation and a norm before the vocabulary
     (BERT), ``norm`` being that of the encoder unless it is stated; ``bias`` is one number per
-    piece; ``z_loss`` weighs the square of log Z, which is added to every loss of this output while
-    training (PaLM: 1e-4); see ``cross_entropy``."""
+    piece. ``scaled`` divides the states by the root of the width, for a tied table of large vectors
+    (Raffel et al. 2020); ``z_loss`` weighs the square of log Z, which is added to every loss of
+    this output while training (PaLM: 1e-4); see ``cross_entropy``."""
 
     transform: bool = True
     transform_bias: bool = True
     activation: Activation = "gelu"
     norm: Norm | None = None
     bias: bool = True
+    scaled: bool = False
     z_loss: float = Field(default=0.0, ge=0.0)
 
     @property
@@ -136,6 +138,7 @@ class Output(nn.Module):
         self.transform = Transform(choice, encoder) if choice.transform else nn.Identity()
         self.bias = nn.Parameter(torch.zeros(vocabulary_size)) if choice.bias else None
         self.table = table
+        self.scale = choice.width(encoder) ** -0.5 if choice.scaled else 1.0
         self.z_loss = choice.z_loss
         self._pointwise = PLAIN
 
@@ -144,13 +147,13 @@ class Output(nn.Module):
 
     def logits(self, states: Tensor, embedding: Tensor) -> Tensor:
         """states (M, D) to logits (M, V)."""
-        return nn.functional.linear(self.transform(states), self._own(embedding), self.bias)
+        return nn.functional.linear(self._hidden(states), self._own(embedding), self.bias)
 
     def loss(
         self, states: Tensor, embedding: Tensor, target: Tensor, weight: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """The sum of losses and of right answers at states (M, D); see ``cross_entropy``."""
-        hidden = self.transform(states)
+        hidden = self._hidden(states)
         table = self._own(embedding)
         return cross_entropy(hidden, table, self.bias, target, weight, self._pointwise, self.z_loss)
 
@@ -158,6 +161,10 @@ class Output(nn.Module):
         """Compile the transform and what stands between the products of the loss."""
         self.transform.compile(dynamic=False)
         self._pointwise = Pointwise.compiled()
+
+    def _hidden(self, states: Tensor) -> Tensor:
+        hidden: Tensor = self.transform(states)
+        return hidden if self.scale == 1.0 else hidden * self.scale
 
     def _own(self, embedding: Tensor) -> Tensor:
         return embedding if self.table is None else self.table.weight

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from bertwright.axes import Precision, Settings
 from bertwright.encoder.adaptive import Adaptive
 from bertwright.encoder.choice import EncoderChoice
+from bertwright.encoder.decoder import DecoderChoice
 from bertwright.encoder.positions import Axial, Learned
 from bertwright.encoder.visibility import is_by_halves, is_empty, is_two_sided
 from bertwright.examples.assembly import Assembly
@@ -67,6 +68,8 @@ class Recipe(Settings):
     text: Text
     assembly: Assembly
     encoder: EncoderChoice = EncoderChoice()
+    decoder: DecoderChoice | None = None
+    """A second stack that reads what the encoder has read; None for none."""
     output: OutputChoice = Tied()
     objectives: dict[str, Objective]
     """None at all where an imported encoder came without heads: it can be used, not trained."""
@@ -121,6 +124,8 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:
+        if self.decoder is not None:
+            self.decoder.of(self.encoder)
         if not self.objectives:
             return self
         for number in range(len(self.phases)):
@@ -149,6 +154,8 @@ class Recipe(Settings):
             raise ValueError("phases: depth may only grow from phase to phase, and ends as 1")
         if depths[0] < 1.0 and len(set(self.encoder.widths)) > 1:
             raise ValueError("phases: blocks of different widths cannot be stacked")
+        if depths[0] < 1.0 and self.decoder is not None:
+            raise ValueError("phases: a decoder cannot be stacked: leave out depth")
         if depths[0] < 1.0 and self.encoder.depth.sharing != "none":
             raise ValueError("phases: blocks that share their parameters cannot be stacked")
         if depths[0] < 1.0 and self.encoder.residual.looks_back:
@@ -160,6 +167,11 @@ class Recipe(Settings):
             if phase.trained is not None and phase.trained > levels:
                 raise ValueError(f"phases.{number}.trained: there are no more than {levels} levels")
         by_level = self.optimiser.layer_decay < 1.0 or any(p.trained for p in self.phases)
+        if by_level and self.decoder is not None:
+            raise ValueError(
+                "the blocks of a decoder have no levels: leave out optimiser.layer_decay and "
+                "trained of phases"
+            )
         if by_level and self.encoder.depth.sharing != "none":
             raise ValueError(
                 "blocks that share their parameters are one level: leave out "
@@ -179,6 +191,7 @@ class Recipe(Settings):
                 f"phases.{number}: a length of {length} is more than encoder.positions.{key} "
                 f"allows ({positions.size})"
             )
+        self._check_decoding(asked)
         relations = self.assembly.relations
         if self.encoder.depth.runs_all and any(isinstance(o, Ponder) for o in asked.values()):
             raise ValueError(
@@ -247,6 +260,23 @@ class Recipe(Settings):
                     f"have one: set encoder.embeddings.kind to pieces"
                 )
 
+    def _check_decoding(self, asked: dict[str, Objective]) -> None:
+        decoding = [name for name, objective in asked.items() if objective.decodes]
+        if decoding and self.decoder is None:
+            raise ValueError(
+                f"objectives.{decoding[0]} needs a decoder: state one, as decoder: {{}}"
+            )
+        if len(asked) > 1 and any(asked[name].share is None for name in decoding):
+            raise ValueError(
+                f"objectives.{decoding[0]} rearranges the text, so that no other question can be "
+                f"asked of it: ask it in a phase of its own, or give each a share of the steps"
+            )
+        if decoding and self.assembly.parted_by:
+            raise ValueError(
+                f"a decoder reads a row as one text: set assembly {self.assembly.parted_by} to "
+                f"false"
+            )
+
     def objectives_of(self, phase: int) -> dict[str, Objective]:
         """The questions that a phase asks, with its settings."""
         chosen = self.phases[phase].objectives
@@ -278,7 +308,8 @@ class Recipe(Settings):
         """What it reads that not every data set has."""
         asked = [o for n in range(len(self.phases)) for o in self.objectives_of(n).values()]
         selections = [o.selection.needs for o in asked if isinstance(o, Hiding)]
-        return self.assembly.needs.union(*selections, *(o.needs for o in asked))
+        languages = frozenset[Need]({"languages"} if self.encoder.embeddings.languages else ())
+        return self.assembly.needs.union(languages, *selections, *(o.needs for o in asked))
 
     def num_blocks_of(self, phase: int) -> int:
         """How many blocks run in a phase."""

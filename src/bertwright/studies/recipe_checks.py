@@ -43,6 +43,8 @@ MADE_TO_ORDER: dict[Need, tuple[Corpus, TokenizerChoice]] = {
     ),
     "phrases": (Grammar(documents=1_000, annotated=True), WordPieceChoice(size=1024)),
     "capitals": (Grammar(documents=1_000, annotated=True), WordPieceChoice(size=1024)),
+    "translations": (Grammar(documents=1_000, translated=True), WordPieceChoice(size=1024)),
+    "languages": (Grammar(documents=1_000, translated=True), WordPieceChoice(size=1024)),
 }
 """The text for recipes with such a need."""
 

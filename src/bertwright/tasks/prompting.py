@@ -165,8 +165,7 @@ def prompt(
 
 
 def _check(model: TextModel, told: Prompt, asked: Sequence[Example], labels: Sequence[str]) -> None:
-    if model.model.output is None:
-        raise UserError("prompt needs a model with an output over the vocabulary; this has none")
+    model.require_output("prompt")
     if not asked:
         raise UserError("there are no examples to ask")
     if any(example.label is None for example in asked):

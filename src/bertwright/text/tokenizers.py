@@ -36,10 +36,15 @@ _SPECIAL_NAMES = {
 
 
 class TokenizerChoice(Choice):
-    """How text is cut into pieces, and how many different pieces there are."""
+    """How text is cut into pieces, and how many different pieces there are.
+
+    The last ``sentinels`` of them stand for no text: they are kept for what is taken out of it.
+    They are called <extra_id_0> and so on, from the last one down, as by T5.
+    """
 
     size: int = Field(default=16_384, ge=16)
     lowercase: bool = False
+    sentinels: int = Field(default=0, ge=0)
 
 
 class WordPieceChoice(TokenizerChoice):

@@ -66,7 +66,8 @@ def _trained(
     words = _count_words(documents, backend, num_workers, alpha)
     if not words:
         raise UserError("the text holds no word to learn a vocabulary from")
-    train(backend, words, choice.size)
+    train(backend, words, choice.size - choice.sentinels)
+    backend.add_tokens([_sentinel(n) for n in reversed(range(choice.sentinels))])
     return Tokenizer(backend)
 
 
@@ -267,6 +268,11 @@ _KINDS: dict[
 def _special(name: str) -> library.AddedToken:
     # RoBERTa's mask takes the space before it, as every word of its text does.
     return library.AddedToken(name, special=True, normalized=False, lstrip=name == ROBERTA_MASK)
+
+
+def _sentinel(number: int) -> library.AddedToken:
+    # Not special to the library, or the answers of a decoder would be read out without them.
+    return library.AddedToken(f"<extra_id_{number}>", special=False, normalized=False)
 
 
 def _finish_like_roberta(backend: library.Tokenizer) -> None:

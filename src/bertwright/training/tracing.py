@@ -151,7 +151,14 @@ def answers(model: Model, batch: Batch, objectives: Mapping[str, Objective]) -> 
             found[name] = objective.draft_logits(asked, draft, head)
             seen, _ = objective.rewrite(asked, draft, head)
     states = model.encoder(seen, moved.coordinates, rule)
-    reading = Reading(seen, states, model.embedding, model.output)
+    reading = Reading(
+        seen,
+        states,
+        model.embedding,
+        model.output,
+        coordinates=moved.coordinates,
+        decoder=model.decoder,
+    )
     for name, objective in known.items():
         if not objective.rewrites:
             found[name] = objective.logits(moved.questions[name], reading, heads.get(name))

@@ -40,6 +40,7 @@ NO_STOCK_CLASS = [
     "fixed-patterns",
     "gpt-bert",
     "lstm-lm",
+    "mass",
     "performer",
     "reformer",
     "sandwich",

@@ -51,6 +51,11 @@ class Call:
         return self.query.shape[-1] ** -0.5 if self.scale is None else self.scale
 
     @property
+    def is_square(self) -> bool:
+        """Whether there are as many keys as queries: those of the same places."""
+        return self.query.shape[2] == self.key.shape[2]
+
+    @property
     def drops(self) -> bool:
         """Whether any weight is dropped in this call."""
         return self.noise is not None and self.rate > 0.0
@@ -65,6 +70,7 @@ class Kernel:
     weights: bool = False
     dropout: bool = False
     bias: bool = False
+    other_keys: bool = False
     shapes: tuple[str, ...] = ("all", "causal", "documents", "mask")
     devices: tuple[str, ...] = ("cpu", "cuda", "mps")
     half_precision_only: bool = False
@@ -79,6 +85,8 @@ class Kernel:
             return "dropout of attention weights"
         if not self.bias and call.bias is not None:
             return "a term of the scores"
+        if not self.other_keys and not call.is_square:
+            return "keys of other places than those of the queries"
         if call.view.shape not in self.shapes:
             return f"a visibility of shape {call.view.shape!r}"
         if call.query.device.type not in self.devices:
@@ -109,7 +117,7 @@ def _automatic(call: Call) -> str:
         candidates = ("tiled",)
     elif call.query.device.type == "cuda":
         candidates = ("varlen", "flex", "sdpa", "explicit")
-        if call.view.shape in ("all", "causal"):
+        if call.view.shape in ("all", "causal") or not call.is_square:
             candidates = ("sdpa", "explicit")
     elif call.query.shape[2] > LONG:
         candidates = ("sdpa", "explicit")
@@ -225,8 +233,8 @@ def _without_blind(context: Tensor, view: View) -> Tensor:
 KERNELS: dict[str, Kernel] = {
     kernel.name: kernel
     for kernel in (
-        Kernel("explicit", _explicit, weights=True, dropout=True, bias=True),
-        Kernel("sdpa", _sdpa, bias=True),
+        Kernel("explicit", _explicit, weights=True, dropout=True, bias=True, other_keys=True),
+        Kernel("sdpa", _sdpa, bias=True, other_keys=True),
         Kernel(
             "varlen",
             _varlen,

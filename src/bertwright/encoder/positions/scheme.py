@@ -22,6 +22,11 @@ class HeadShape:
     head_width: int
     width: int
 
+    @property
+    def inner(self) -> int:
+        """The width of all heads together."""
+        return self.heads * self.head_width
+
 
 @dataclass(frozen=True, eq=False)
 class Relation:

@@ -90,7 +90,7 @@ def _view(
     real = None if document is None else document >= 0
     if tiling == "always" and keys is None:
         return View("tiles", order=order, real=real, tiles=laid_out(rule, coordinates))
-    if keys is None and document is None and order is not None:
+    if document is None and (order == "all" or (order == "causal" and keys is None)):
         return View(order, order=order)
     isolating = is_two_sided(rule) and SameDocument() in several
     shape = "documents" if isolating else "mask"

@@ -70,12 +70,17 @@ class Mixture(Assembly):
 
     @property
     def needs(self) -> frozenset[Need]:
-        return frozenset[Need]().union(*(part.needs for part in self.parts.values()))
+        own = frozenset[Need](() if self.alpha is None else {"languages"})
+        return own.union(*(part.needs for part in self.parts.values()))
 
     @property
     def relations(self) -> frozenset[Relation]:
         of_parts = [part.relations for part in self.parts.values()]
         return frozenset[Relation]().union(*of_parts) if all(of_parts) else frozenset()
+
+    @property
+    def parted_by(self) -> str | None:
+        return next((key for part in self.parts.values() if (key := part.parted_by)), None)
 
     def plan(self, split: "Split", specials: "Specials", seed: int) -> "MixedRows":
         sources: list[RowSource] = []

@@ -34,6 +34,10 @@ class Packed(Assembly):
     kind: Literal["packed"] = "packed"
     isolated: bool = True
 
+    @property
+    def parted_by(self) -> str | None:
+        return "isolated" if self.isolated else None
+
     def plan(self, split: "Split", specials: "Specials", seed: int) -> RowSource:
         of = key(seed, "assembly", "packed")
         return _planned(Layout(split, specials, self.length, self.isolated), of)
@@ -52,6 +56,10 @@ class Contiguous(Assembly):
     isolated: bool = False
 
     in_order: ClassVar[bool] = True
+
+    @property
+    def parted_by(self) -> str | None:
+        return "isolated" if self.isolated else None
 
     def opening(self, specials: "Specials") -> int:
         return specials.start if self.isolated else specials.end

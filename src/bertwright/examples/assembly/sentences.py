@@ -47,6 +47,10 @@ class DocSentences(Assembly):
     kind: Literal["doc-sentences"] = "doc-sentences"
     packing: bool = False
 
+    @property
+    def parted_by(self) -> str | None:
+        return "packing" if self.packing else None
+
     def plan(self, split: "Split", specials: "Specials", seed: int) -> RowSource:
         layout = Layout(split, specials, self.length, isolated=True)
         units = whole_sentences(split, layout.room)

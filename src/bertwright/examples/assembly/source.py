@@ -50,6 +50,12 @@ class Assembly(Choice):
         return frozenset()
 
     @property
+    def parted_by(self) -> str | None:
+        """The setting by which a row has several texts that do not see each other; None where it
+        has not."""
+        return None
+
+    @property
     def evaluated(self) -> Self:
         """The assembly of held-out text: the same, unless only some of its rows are asked for."""
         return self

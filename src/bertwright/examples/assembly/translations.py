@@ -35,6 +35,10 @@ class TranslationPair(Assembly):
     packing: bool = False
 
     @property
+    def parted_by(self) -> str | None:
+        return "packing" if self.packing else None
+
+    @property
     def needs(self) -> frozenset[Need]:
         return frozenset({"translations"})
 

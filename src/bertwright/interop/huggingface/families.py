@@ -3,6 +3,7 @@
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
 from bertwright.interop.huggingface.albert import Albert
+from bertwright.interop.huggingface.bart import Bart
 from bertwright.interop.huggingface.bert import Bert
 from bertwright.interop.huggingface.bigbird import BigBird
 from bertwright.interop.huggingface.distilbert import DistilBert
@@ -14,6 +15,7 @@ from bertwright.interop.huggingface.mobilebert import MobileBert
 from bertwright.interop.huggingface.modernbert import ModernBert
 from bertwright.interop.huggingface.purposes import Net
 from bertwright.interop.huggingface.roberta import Roberta, XlmRoberta
+from bertwright.interop.huggingface.t5 import T5
 from bertwright.interop.huggingface.xlm import Xlm
 from bertwright.interop.huggingface.xlnet import XlNet
 from bertwright.text.tokenizers import Specials
@@ -36,6 +38,8 @@ FAMILIES: dict[str, Family] = {
         Xlm(),
         Longformer(),
         BigBird(),
+        T5(),
+        Bart(),
     )
 }
 

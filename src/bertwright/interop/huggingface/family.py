@@ -62,14 +62,18 @@ class Key:
 
 
 NOWHERE: dict[str, tuple[Any, ...]] = {
+    "decoder": (None,),
     "encoder.bottleneck": (None,),
     "encoder.depth.every": (1,),
     "encoder.depth.order": ("sf",),
     "encoder.mixer.gate": (None,),
     "encoder.mixer.global_projections": (False,),
+    "encoder.mixer.scaled": (True,),
+    "encoder.mixer.width": (None,),
     "encoder.norm.gain": (True,),
     "encoder.residual.kind": ("plain",),
     "output.norm": (None,),
+    "output.scaled": (False,),
 }
 """Axes on which hardly any stock class has a choice, and what comes to having none."""
 
@@ -117,10 +121,17 @@ class Family:
     """Whether pieces are named by the table that embeds them."""
     reads_padding: ClassVar[bool] = False
     """Whether the padding of a row changes what the stock classes make of it."""
+    repeated: ClassVar[tuple[str, ...]] = ()
+    """What old files hold beside that it is a copy of."""
     longest: ClassVar[int]
     """The longest row, where a file does not state it."""
     required: ClassVar[dict[str, Any]] = {}
     """Keys of config.json that must have this value where they are stated."""
+
+    @property
+    def table_of_pieces(self) -> str:
+        """The table of pieces in a stock class that has a head."""
+        return f"{self.prefix}.{self.pieces}"
 
     def simplified(self, config: Config) -> Config:
         """A configuration as the keys read it; UserError where it says what we cannot express."""
@@ -298,7 +309,14 @@ def _stated(recipe: Recipe) -> dict[str, Any]:
     width = encoder.inner_width
     stated["encoder"]["feed_forward"]["width"] = encoder.feed_forward.inner(width)
     if isinstance(encoder.mixer, AttentionChoice):
-        stated["encoder"]["mixer"]["heads"] = encoder.mixer.shape(width).heads
+        shape = encoder.mixer.shape(width)
+        inner = None if shape.inner == width else shape.inner
+        own = {"heads": shape.heads, "head_width": shape.head_width, "width": inner}
+        stated["encoder"]["mixer"].update(own)
+    if recipe.decoder is not None:
+        decoder = recipe.decoder.of(encoder).model_dump(mode="json", by_alias=True)
+        own = {"layers": decoder["depth"]["layers"], "positions": decoder["positions"]}
+        stated["decoder"].update(own)
     return stated
 
 
@@ -316,4 +334,6 @@ def _put(data: dict[str, Any], path: str, value: Any) -> None:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "stated"
     return str(value).lower() if isinstance(value, bool) or value is None else str(value)

@@ -15,6 +15,7 @@ from bertwright.tasks.task_model import TaskModel
 Net = Model | TaskModel
 
 BARE, MASKED, CAUSAL, TRAINED = "Model", "ForMaskedLM", "LMHeadModel", "ForPreTraining"
+DECODED = "ForConditionalGeneration"
 TEXTS, WORDS = "ForSequenceClassification", "ForTokenClassification"
 
 POOLER = "pooler"

@@ -9,10 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bertwright.encoder.stream import Source
 from bertwright.encoder.visibility import Visibility
 from bertwright.errors import MissingExtra, UserError
 from bertwright.interop.huggingface.family import Family
-from bertwright.interop.huggingface.purposes import CAUSAL, Net
+from bertwright.interop.huggingface.purposes import CAUSAL, DECODED, Net
+from bertwright.model import Model
 from bertwright.model.reading import ReadBatch, read_batches
 from bertwright.objectives.sentence_relation import PairHead
 from bertwright.tasks.task_model import TaskModel
@@ -23,6 +25,9 @@ TOLERANCE = 1e-4
 
 LOGITS = ("prediction_logits", "logits")
 """What stock classes call what they say of pieces, or of a task."""
+
+AUTO = {DECODED: "ForSeq2SeqLM"}
+"""How the Auto classes end where the stock classes end otherwise."""
 
 TEXTS = (
     ("A short one.",),
@@ -97,6 +102,11 @@ def _our_outputs(
     states = net.encoder(batch.pieces, batch.coordinates, net.encoder.rule & visibility)
     real = _real(batch)
     outputs = [states[real]]
+    if isinstance(net, Model) and net.decoder is not None:
+        # What the decoder is given is any row: here the one that the encoder reads.
+        decoded = net.decoder.states(batch.pieces, Source(states, batch.coordinates))
+        decoded = decoded if net.output is None else net.logits(decoded)
+        return [*outputs, decoded[real]]
     if isinstance(net, TaskModel):
         where = real.flatten().nonzero().flatten()
         return [*outputs, net.head(states, batch.coordinates.document, where)]
@@ -118,6 +128,10 @@ def _stock_outputs(
     if getattr(stock.config, "use_lang_emb", False):
         # Without these the stock class adds no language at all; ours takes the first it knows.
         inputs["langs"] = torch.zeros_like(batch.pieces)
+    if stock.config.is_encoder_decoder:
+        said = stock(**inputs, decoder_input_ids=batch.pieces)
+        answers = said[0] if "logits" not in said else said.logits
+        return [said.encoder_last_hidden_state[real], answers[real]]
     said = stock(**inputs)
     given = [said[name] for name in names if name in said]
     states = stock.base_model(**inputs).last_hidden_state
@@ -137,6 +151,7 @@ def _load(folder: Path) -> tuple[Any, Any]:
         raise MissingExtra("transformers", "huggingface") from error
     architecture: str = json.loads((folder / "config.json").read_text())["architectures"][0]
     purpose = architecture[architecture.index("For") :] if "For" in architecture else ""
+    purpose = AUTO.get(purpose, purpose)
     if architecture.endswith(CAUSAL):
         purpose = "ForCausalLM"
     auto = getattr(transformers, f"AutoModel{purpose}")

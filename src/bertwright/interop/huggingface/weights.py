@@ -41,14 +41,14 @@ def settled(family: Family, tensors: Tensors, config: Config) -> tuple[Tensors, 
     A file may hold what is tied a second time. As in the stock classes, what the decoder states
     counts, and tables that differ are not tied whatever the configuration says.
     """
-    tensors = {_of_today(name): tensor for name, tensor in tensors.items()}
+    tensors = {_of_today(name): t for name, t in tensors.items() if name not in family.repeated}
     bias = tensors.pop(f"{family.decoder}.bias", None)
     if bias is not None and family.output_bias is not None:
         tensors[family.output_bias] = bias
     decoder = tensors.get(f"{family.decoder}.weight")
     tied = bool(config.get("tie_word_embeddings", True))
     if decoder is not None and tied:
-        table = tensors.get(f"{family.prefix}.{family.pieces}")
+        table = tensors.get(family.table_of_pieces)
         tied = table is not None and torch.equal(decoder, table)
         if tied:
             del tensors[f"{family.decoder}.weight"]

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from bertwright.model.generating.decoding import Decoding, only_text, share_of
-from bertwright.model.generating.rows import GrowingRows, Pieces
+from bertwright.model.generating.rows import GrowingRows
 from bertwright.text.tokenizers import Tokenizer
 
 PLACES_AT_ONCE = 8192
@@ -21,7 +21,7 @@ asked for, or where the model can read no more."""
 
 @dataclass(frozen=True)
 class Continuation:
-    """What follows a prompt.
+    """What follows a prompt, or where it ``answers`` is said of it by a decoder.
 
     ``log_probabilities`` are those of ``pieces``, in nats, as the model has them: before
     temperature and truncation.
@@ -33,11 +33,12 @@ class Continuation:
     log_probabilities: tuple[float, ...]
     stopped: Stopped
     sample: int = 0
+    answers: bool = False
 
     @property
     def whole(self) -> str:
-        """The prompt and what follows it."""
-        return self.prompt + self.text
+        """The prompt and what follows it; an answer alone."""
+        return self.text if self.answers else self.prompt + self.text
 
     def as_dict(self) -> dict[str, Any]:
         """What ``generate --json`` prints of it."""
@@ -53,11 +54,13 @@ class Continuation:
 
 @dataclass
 class Growing:
-    """One text on its way; ``opened`` is how many of ``pieces`` it began with."""
+    """One text on its way; ``opened`` is how many of ``pieces`` it began with. ``source`` is what
+    an encoder reads, where it is a decoder that goes on."""
 
     prompt: str
     pieces: list[int]
     sample: int
+    source: tuple[int, ...] = ()
     opened: int = 0
     logs: list[float] = field(default_factory=list[float])
     text: str = ""
@@ -67,6 +70,11 @@ class Growing:
         self.opened = len(self.pieces)
 
     @property
+    def given(self) -> list[int]:
+        """What was there in the beginning, in all."""
+        return [*self.source, *self.pieces[: self.opened]]
+
+    @property
     def new(self) -> list[int]:
         """What was added."""
         return self.pieces[self.opened :]
@@ -74,14 +82,20 @@ class Growing:
     def finished(self) -> Continuation:
         assert self.stopped is not None
         return Continuation(
-            self.prompt, self.text, tuple(self.new), tuple(self.logs), self.stopped, self.sample
+            self.prompt,
+            self.text,
+            tuple(self.new),
+            tuple(self.logs),
+            self.stopped,
+            self.sample,
+            answers=bool(self.source),
         )
 
 
 @torch.inference_mode()
 def continued(
     texts: Sequence[Growing],
-    opened: Callable[[Pieces], GrowingRows],
+    opened: Callable[[Sequence[Growing]], GrowingRows],
     tokenizer: Tokenizer,
     decoding: Decoding,
     longest: int | None,
@@ -89,7 +103,7 @@ def continued(
     """Every text to its end. ``opened`` begins rows with their first pieces; ``longest`` is how
     many pieces can be read."""
     for together in batches(texts, decoding.max_new_tokens):
-        rows = opened([text.pieces for text in together])
+        rows = opened(together)
         while together:
             _take_one(together, rows.logits(), tokenizer, decoding)
             for text in together:
@@ -105,9 +119,9 @@ def continued(
 
 def batches(texts: Sequence[Growing], more: int) -> Iterator[list[Growing]]:
     """The texts, longest first, as many at a time as there is room for when they have grown."""
-    waiting = sorted(texts, key=lambda text: -len(text.pieces))
+    waiting = sorted(texts, key=lambda text: -len(text.given))
     while waiting:
-        number = max(1, PLACES_AT_ONCE // (len(waiting[0].pieces) + more))
+        number = max(1, PLACES_AT_ONCE // (len(waiting[0].given) + more))
         yield waiting[:number]
         waiting = waiting[number:]
 
@@ -118,9 +132,7 @@ def _take_one(
     """One more piece for every text, logits (B, V)."""
     found = logits.double().log_softmax(-1).cpu().numpy()
     allowed = only_text(tokenizer, logits, tokenizer.specials.end)
-    shares = np.array(
-        [share_of(decoding.seed, t.pieces[: t.opened], t.sample, len(t.new)) for t in texts]
-    )
+    shares = np.array([share_of(decoding.seed, t.given, t.sample, len(t.new)) for t in texts])
     pieces = decoding.choose(allowed, [text.pieces for text in texts], shares)
     for row, (text, piece) in enumerate(zip(texts, pieces.tolist(), strict=True)):
         text.pieces.append(piece)

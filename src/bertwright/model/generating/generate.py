@@ -8,10 +8,17 @@ from bertwright.errors import UserError
 from bertwright.model.generating.continuing import Continuation, Growing, continued
 from bertwright.model.generating.decoding import Decoding
 from bertwright.model.generating.filling import filled
-from bertwright.model.generating.rows import AskingRows, CachedRows, GrowingRows, Pieces, WholeRows
+from bertwright.model.generating.rows import (
+    AskingRows,
+    CachedRows,
+    DecodedRows,
+    GrowingRows,
+    WholeRows,
+)
 from bertwright.model.likelihood import reading_rule
 from bertwright.model.model import Model
 from bertwright.objectives.causal import Causal
+from bertwright.objectives.denoising import Denoising
 from bertwright.objectives.masked import Masked
 from bertwright.objectives.objective import Objective
 from bertwright.objectives.permutation import Permutation
@@ -42,14 +49,25 @@ def generate(
             f"{model.recipe.name} cannot generate: its encoder.visibility asks how long a text is, "
             f"which is not known before its end"
         )
-    opening = model.recipe.assembly.opening(tokenizer.specials)
     texts = [
-        Growing(prompt, [opening, *tokenizer.encode(prompt)], sample)
+        _begun(model.recipe, objective, tokenizer, prompt, sample)
         for prompt in prompts
         for sample in range(num_samples)
     ]
     _require_room(texts, model.encoder.longest)
     return way(model, tokenizer, texts, decoding, objective)
+
+
+def _begun(
+    recipe: Recipe, objective: Objective, tokenizer: Tokenizer, prompt: str, sample: int
+) -> Growing:
+    """A prompt that is to be continued, or read by the encoder of a decoder."""
+    specials = tokenizer.specials
+    opened = [recipe.assembly.opening(specials), *tokenizer.encode(prompt)]
+    if not isinstance(objective, Denoising):
+        return Growing(prompt, opened, sample)
+    begin: int = getattr(specials, objective.noising.begins)
+    return Growing(prompt, [begin], sample, source=(*opened, specials.end))
 
 
 def speaking(recipe: Recipe, by: str | None = None) -> Objective:
@@ -98,7 +116,8 @@ def by_continuing(
     """One piece after the other, each read once where the mixer allows it."""
     rule, padding = reading_rule(model), tokenizer.specials.pad
 
-    def opened(rows: Pieces) -> GrowingRows:
+    def opened(texts: Sequence[Growing]) -> GrowingRows:
+        rows = [text.pieces for text in texts]
         if model.recipe.encoder.mixer.caches:
             return CachedRows(model, rows, rule, padding, model.recipe.encoder.reach)
         return WholeRows(model, rows, rule, padding)
@@ -121,10 +140,30 @@ def by_asking(
         )
     rule = model.encoder.rule & objective.visibility
 
-    def opened(rows: Pieces) -> GrowingRows:
+    def opened(texts: Sequence[Growing]) -> GrowingRows:
+        rows = [text.pieces for text in texts]
         return AskingRows(model, rows, rule, tokenizer.specials.pad, None)
 
     return continued(texts, opened, tokenizer, decoding, model.encoder.longest)
+
+
+def by_decoding(
+    model: Model,
+    tokenizer: Tokenizer,
+    texts: list[Growing],
+    decoding: Decoding,
+    objective: Denoising,
+) -> list[Continuation]:
+    """One piece of the decoder after the other, beside the prompt, which the encoder reads."""
+    assert model.decoder is not None, "a recipe that decodes has a decoder"
+    specials = tokenizer.specials
+
+    def opened(texts: Sequence[Growing]) -> GrowingRows:
+        begins = [text.pieces[0] for text in texts]
+        first = [objective.noising.first(text.source, specials) for text in texts]
+        return DecodedRows(model, [text.source for text in texts], begins, first, specials.pad)
+
+    return continued(texts, opened, tokenizer, decoding, model.decoder.longest)
 
 
 def by_filling(
@@ -144,9 +183,10 @@ def _kind(recipe: Recipe) -> str:
 
 def _require_room(texts: Sequence[Growing], longest: int | None) -> None:
     for text in texts:
-        if longest is not None and len(text.pieces) > longest:
+        read = len(text.source or text.pieces)
+        if longest is not None and read > longest:
             raise UserError(
-                f"a prompt of {len(text.pieces)} pieces is longer than the {longest} that the "
+                f"a prompt of {read} pieces is longer than the {longest} that the "
                 f"model reads: shorten it ({text.prompt[:40]}...)"
             )
 
@@ -154,6 +194,7 @@ def _require_room(texts: Sequence[Growing], longest: int | None) -> None:
 WAYS: dict[type[Objective], Way] = {
     Causal: by_continuing,
     Permutation: by_asking,
+    Denoising: by_decoding,
     Masked: by_filling,
 }
 """How a model generates that is asked such a question."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bertwright.encoder.cache import Cache
-from bertwright.encoder.stream import Coordinates
+from bertwright.encoder.stream import Coordinates, Source
 from bertwright.encoder.visibility import Visibility
 from bertwright.model.model import Model
 from bertwright.model.reading import padded
@@ -103,6 +103,46 @@ class AskingRows(CachedRows):
             asking=asking,
         )
         return super()._read(behind(pieces, 0).masked_fill(asking, 0), asked)
+
+
+class DecodedRows:
+    """Rows of a decoder: what it reads from is read once by the encoder, and every piece once.
+
+    ``begins`` (B,) is the piece that stands before each, ``first`` (B,) the position of the first.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        sources: Pieces,
+        begins: Sequence[int],
+        first: Sequence[int],
+        padding: int,
+    ) -> None:
+        assert model.decoder is not None, "only a recipe that decodes has such rows"
+        self._model, self._decoder, self._cache = model, model.decoder, Cache()
+        device, width = model.embedding.device, max(map(len, sources))
+        batch = padded(sources, None, np.arange(len(sources)), width, padding, device)
+        self._source = Source(model(batch.pieces, batch.coordinates), batch.coordinates)
+        self._first = torch.tensor(first, device=device)[:, None]
+        self._width = 0
+        self.append(begins)
+
+    def logits(self) -> Tensor:
+        return self._model.logits(self._states)
+
+    def append(self, pieces: Sequence[int]) -> None:
+        own = torch.tensor(pieces, device=self._first.device)[:, None]
+        place = torch.full_like(own[:1], self._width)
+        at = Coordinates(place, self._first + self._width, document=torch.zeros_like(own))
+        states = self._decoder(own, at, memory=self._cache, source=self._source)
+        self._states, self._width = states[:, -1], self._width + 1
+
+    def select(self, rows: Sequence[int]) -> None:
+        kept = torch.tensor(rows, device=self._first.device)
+        self._first, self._states = self._first[kept], self._states[kept]
+        self._source = self._source.select(kept)
+        self._cache.select(kept)
 
 
 class WholeRows:

@@ -18,16 +18,22 @@ from bertwright.text.vocabularies import train_on_files
 ANNOTATED, DIALOGUES = "annotated.jsonl", "dialogues.jsonl"
 """The stories with what is known of them, and the dialogues, beside the folder of text."""
 
+TRANSLATED = "translated.jsonl"
+"""The stories and their translations."""
+
 
 class Grammar(Corpus):
     """So many stories of the world of a seed; ``annotated`` says where their names, phrases
-    and capitals stand, and ``dialogues`` are so many beside them."""
+    and capitals stand, and ``dialogues`` are so many beside them. Where they are ``translated`` all
+    of them stand in two languages, called ``en`` and ``de``: in the second words are written from
+    their ends."""
 
     kind: Literal["grammar"] = "grammar"
     documents: int = Field(default=20_000, ge=100)
     seed: int = 0
     annotated: bool = False
     dialogues: int = Field(default=0, ge=0)
+    translated: bool = False
 
     def write(self, to: Written) -> None:
         world = World(self.seed)
@@ -40,6 +46,9 @@ class Grammar(Corpus):
         if self.annotated:
             told = stories(world, self.seed, "text", self.documents)
             _write_lines(to.folder / ANNOTATED, (_annotated(story, world) for story in told))
+        if self.translated:
+            told = stories(world, self.seed, "text", self.documents)
+            _write_lines(to.folder / TRANSLATED, (_translated(str(story)) for story in told))
         if self.dialogues:
             spoken = talks(world, self.seed, self.dialogues)
             _write_lines(to.folder / DIALOGUES, ({"dialogue": turns} for turns in spoken))
@@ -47,10 +56,11 @@ class Grammar(Corpus):
     def prepare(
         self, written: Written, tokenizer: TokenizerChoice, vocabulary: Path, data: Path
     ) -> None:
+        both = [f"en,de={written.folder / TRANSLATED}"] if self.translated else []
         if not vocabulary.is_dir():
-            train_on_files([written.text], vocabulary, tokenizer)
+            train_on_files(both or [written.text], vocabulary, tokenizer)
         prepare(
-            [written.folder / ANNOTATED] if self.annotated else [written.text],
+            both or ([written.folder / ANNOTATED] if self.annotated else [written.text]),
             data,
             vocabulary,
             annotations="known" if self.annotated else None,
@@ -65,6 +75,11 @@ def _annotated(story: Story, world: World) -> dict[str, Any]:
         "text": str(story),
         "known": [{"start": a, "stop": b, "label": label} for a, b, label in known],
     }
+
+
+def _translated(story: str) -> dict[str, str]:
+    words = story.split()
+    return {"en": " ".join(words), "de": " ".join(word[::-1] for word in words)}
 
 
 def _write_lines(file: Path, rows: Iterable[dict[str, Any]]) -> None:
