@@ -32,7 +32,7 @@ def write_claims(results: Path, document: Path) -> None:
         write_result(result, document)
 
 
-def write_result(result: Mapping[str, Any], document: Path) -> None:
+def write_result(result: dict[str, Any], document: Path) -> None:
     """Write the section of one study."""
     name = result["study"]["name"]
     write_section(document, name, [f"## {name}", "", *lines(result)])

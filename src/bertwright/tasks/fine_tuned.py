@@ -152,12 +152,14 @@ def flat_places(rows: Sequence[TaskRow], length: int) -> Tensor:
     )
 
 
+BARE = {"objectives": {}, "pooler": False, "decoder": None}
+"""What leaves of a recipe the encoder alone."""
+
+
 def _without_heads(net: TaskModel) -> Model:
     """The encoder of a task's model as a model of its own, the parameters shared."""
     with torch.device("meta"):
-        model = Model(
-            net.recipe.model_copy(update={"objectives": {}, "pooler": False}), net.vocabulary_size
-        )
+        model = Model(net.recipe.model_copy(update=BARE), net.vocabulary_size)
     model.encoder = net.encoder
     return model
 
