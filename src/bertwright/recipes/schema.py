@@ -277,7 +277,10 @@ class Recipe(Settings):
         """What it reads that not every data set has."""
         asked = [o for n in range(len(self.phases)) for o in self.objectives_of(n).values()]
         selections = [o.selection.needs for o in asked if isinstance(o, Hiding)]
-        return self.assembly.needs.union(*selections, *(o.needs for o in asked))
+        added: frozenset[Need] = frozenset(
+            {"languages"} if self.encoder.embeddings.languages else ()
+        )
+        return self.assembly.needs.union(added, *selections, *(o.needs for o in asked))
 
     def num_blocks_of(self, phase: int) -> int:
         """How many blocks run in a phase."""

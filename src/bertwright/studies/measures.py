@@ -1,9 +1,10 @@
 """The axis of measures: what is found out about a trained arm, as named figures."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
 from pydantic import Field
@@ -17,6 +18,7 @@ from bertwright.recipes import Recipe
 from bertwright.recipes.loading import merged
 from bertwright.studies.corpora import Written
 from bertwright.tasks.catalogue import TASKS, find_part, table_task
+from bertwright.tasks.evaluation import evaluate as evaluate_task
 from bertwright.tasks.finetuning import finetune
 from bertwright.tasks.formats.minimal_pairs import read_minimal_pairs
 from bertwright.tasks.formats.tables import Columns
@@ -106,14 +108,48 @@ class MinimalPairs(Measure):
         return {"accuracy": found.all.accuracy, **paradigms}
 
 
+class Answers(Measure):
+    """The share of the questions of the corpus that are answered right, by their kind: the answer
+    is the likeliest text of its length behind the prompt."""
+
+    kind: Literal["answers"] = "answers"
+
+    def of(self, trained: Trained) -> Figures:
+        path = trained.corpus.questions
+        if not path.exists():
+            raise UserError(f"{path}: this corpus asks no questions")
+        asked = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        right = answered(trained.text_model(), [(each["prompt"], each["answer"]) for each in asked])
+        kinds = [each["kind"] for each in asked]
+        return {
+            kind: fmean(r for r, own in zip(right, kinds, strict=True) if own == kind)
+            for kind in dict.fromkeys(kinds)
+        }
+
+
+def answered(model: TextModel, asked: Sequence[tuple[str, str]]) -> list[bool]:
+    """Whether a model goes on from every prompt with its answer."""
+    pieces = [tuple(model.tokenizer.encode(f" {answer}")) for _, answer in asked]
+    right = [False] * len(asked)
+    for length in sorted(set(map(len, pieces))):
+        numbers = [number for number, own in enumerate(pieces) if len(own) == length]
+        prompts = [asked[number][0] for number in numbers]
+        found = model.generate(prompts, max_new_tokens=length, temperature=0)
+        for number, continuation in zip(numbers, found, strict=True):
+            right[number] = continuation.pieces == pieces[number]
+    return right
+
+
 class Probe(Measure):
     """How well the arm learns a task: one that comes with the corpus, or a known one with its
-    ``data`` folder. ``examples`` of its training part are used."""
+    ``data`` folder. ``examples`` of its training part are used. What was learned is also asked of
+    the tasks ``transferred`` of the corpus, in another language say, without learning them."""
 
     kind: Literal["probe"] = "probe"
     task: str
     data: str | None = None
     examples: int | None = None
+    transferred: tuple[str, ...] = ()
     settings: dict[str, Any] = Field(default_factory=dict)
 
     def of(self, trained: Trained) -> Figures:
@@ -129,7 +165,11 @@ class Probe(Measure):
             seed=trained.seed,
             **self.settings,
         )
-        return result.runs[0].scores
+        scores = dict(result.runs[0].scores)
+        for name in self.transferred:
+            other = evaluate_task(result.model, trained.corpus.task(name))["metrics"]
+            scores |= {f"{name}-{metric}": score for metric, score in other.items()}
+        return scores
 
 
 class Cost(Measure):

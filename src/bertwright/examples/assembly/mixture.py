@@ -70,7 +70,8 @@ class Mixture(Assembly):
 
     @property
     def needs(self) -> frozenset[Need]:
-        return frozenset[Need]().union(*(part.needs for part in self.parts.values()))
+        apart: frozenset[Need] = frozenset() if self.alpha is None else frozenset({"languages"})
+        return apart.union(*(part.needs for part in self.parts.values()))
 
     @property
     def relations(self) -> frozenset[Relation]:

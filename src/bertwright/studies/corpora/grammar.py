@@ -1,13 +1,11 @@
 """Stories in a language made to order, with minimal pairs and tasks beside them."""
 
-import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
-from bertwright.studies.corpora.corpus import Corpus, Written
+from bertwright.studies.corpora.corpus import Corpus, Written, write_lines
 from bertwright.studies.corpora.stories import Story, World, stories
 from bertwright.studies.corpora.story_tasks import write_pairs, write_tasks
 from bertwright.studies.corpora.talks import talks
@@ -39,10 +37,10 @@ class Grammar(Corpus):
         write_tasks(world, self.seed, to)
         if self.annotated:
             told = stories(world, self.seed, "text", self.documents)
-            _write_lines(to.folder / ANNOTATED, (_annotated(story, world) for story in told))
+            write_lines(to.folder / ANNOTATED, (_annotated(story, world) for story in told))
         if self.dialogues:
             spoken = talks(world, self.seed, self.dialogues)
-            _write_lines(to.folder / DIALOGUES, ({"dialogue": turns} for turns in spoken))
+            write_lines(to.folder / DIALOGUES, ({"dialogue": turns} for turns in spoken))
 
     def prepare(
         self, written: Written, tokenizer: TokenizerChoice, vocabulary: Path, data: Path
@@ -65,8 +63,3 @@ def _annotated(story: Story, world: World) -> dict[str, Any]:
         "text": str(story),
         "known": [{"start": a, "stop": b, "label": label} for a, b, label in known],
     }
-
-
-def _write_lines(file: Path, rows: Iterable[dict[str, Any]]) -> None:
-    with open(file, "w", encoding="utf-8") as opened:
-        opened.writelines(f"{json.dumps(row)}\n" for row in rows)
