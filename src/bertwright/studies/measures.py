@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from bertwright.axes import Choice
@@ -20,6 +22,7 @@ from bertwright.studies.corpora import Written
 from bertwright.tasks.catalogue import TASKS, find_part, table_task
 from bertwright.tasks.evaluation import evaluate as evaluate_task
 from bertwright.tasks.finetuning import finetune
+from bertwright.tasks.formats.examples import TaggedWords
 from bertwright.tasks.formats.minimal_pairs import read_minimal_pairs
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.minimal_pairs import score_minimal_pairs
@@ -170,6 +173,39 @@ class Probe(Measure):
             other = evaluate_task(result.model, trained.corpus.task(name))["metrics"]
             scores |= {f"{name}-{metric}": score for metric, score in other.items()}
         return scores
+
+
+class Features(Measure):
+    """How well words are tagged by a linear map of the frozen states of their first pieces: ridge
+    regression from ``layers`` side by side, learned from so many ``examples``."""
+
+    kind: Literal["features"] = "features"
+    task: str
+    layers: str = "last"
+    examples: int = 200
+    ridge: float = Field(default=1.0, gt=0)
+
+    def of(self, trained: Trained) -> Figures:
+        folder, model = trained.corpus.task(self.task), trained.text_model()
+        task = _task(self.task, find_part(folder, "train"))
+        learned = cast(list[TaggedWords], task.read(find_part(folder, "train")))[: self.examples]
+        asked = cast(list[TaggedWords], task.read(find_part(folder, "dev")))
+        tags = sorted({tag for each in learned for tag in each.tags or ()})
+        wanted = [np.eye(len(tags))[[tags.index(t) for t in each.tags or ()]] for each in learned]
+        known = np.concatenate(self._states(model, learned))
+        right = known.T @ np.concatenate(wanted)
+        weights = np.linalg.solve(known.T @ known + self.ridge * np.eye(known.shape[1]), right)
+        found = [
+            tuple(tags[n] for n in (x @ weights).argmax(1)) for x in self._states(model, asked)
+        ]
+        return task.score([each.tags for each in asked], found)
+
+    def _states(self, model: TextModel, examples: Sequence[TaggedWords]) -> list[NDArray[Any]]:
+        """(words, D + 1) float64 of each example: states, and a 1 for what is added."""
+        states = model.encode([" ".join(each.words) for each in examples], self.layers)
+        places = [model.tokenizer.words(list(each.words))[1] for each in examples]
+        words = [own[1:][first] for own, first in zip(states, places, strict=True)]
+        return [np.append(own, np.ones((len(own), 1)), axis=1).astype(np.float64) for own in words]
 
 
 class Cost(Measure):
