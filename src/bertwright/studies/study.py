@@ -80,9 +80,9 @@ class Equal(Settings):
 class Expectation(Settings):
     """What a claim says: a figure of one arm lies below, or above, that of another, or a number.
 
-    ``measure`` is the name of a measure and of one of its figures, ``held-out.masked_loss``; that of
-    the other arm is the same, or ``its``. ``by`` is the least distance, less than 0 where almost as
-    good is enough.
+    ``measure`` is the name of a measure and of one of its figures, ``held-out.masked_loss``; that
+    of the other arm is the same, or ``its``. ``by`` is the least distance, less than 0 where almost
+    as good is enough.
     """
 
     measure: str

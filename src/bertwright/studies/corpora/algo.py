@@ -13,7 +13,7 @@ from pydantic import Field
 from bertwright.randomness import generator, key
 from bertwright.studies.corpora.corpus import Corpus, Written, write_lines
 
-LETTERS = "abcdefgh"
+LETTERS = "abcdefghijkl"
 CLOSING = {"(": ")", "[": "]", "{": "}"}
 QUESTIONS = 100
 """Of a kind of problem, alike in what stands before them and in their lengths."""
