@@ -1,9 +1,9 @@
-"""Text in which a value must be remembered: keys with their values, much that says nothing, and
+"""Text in which a value must be remembered: keys with their values, a count that says nothing, and
 the keys again.
 
-What a key stands for is drawn anew in every document. Between the two mentions of a key lie about
-as many words as one of the ``distances``; what a document asks behind them is known from nothing
-but what stands before.
+What a key stands for is drawn anew in every document, so that behind the count it is known from
+nothing but what stands before. Between the two mentions of a key lie about as many words as one of
+the ``distances``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,9 +17,11 @@ from bertwright.randomness import generator, key
 from bertwright.studies.corpora.corpus import Corpus, Written, write_lines
 from bertwright.studies.corpora.lexicon import new_words
 
-KEYS, VALUES, FILLERS = 16, 16, 8
-PAIRS = 6
-"""Of a document."""
+KEYS, VALUES, COUNTED = 16, 16, 8
+"""How many different words there are; the count begins anew behind its last."""
+
+PAIRS, TIMES = 4, 3
+"""Keys of a document, and how often all of them are asked for."""
 
 QUESTIONS = 200
 """Of a distance."""
@@ -70,18 +72,18 @@ class Words:
         made = new_words(seed, "long", set())
         self.keys = list(islice(made, KEYS))
         self.values = list(islice(made, VALUES))
-        self.fillers = list(islice(made, FILLERS))
+        self.counted = list(islice(made, COUNTED))
 
     def document(self, distance: int, draw: np.random.Generator) -> tuple[list[str], list[str]]:
-        """Keys with their values and all that follows up to the first question; then the keys in
-        another order, with their values."""
+        """Keys with their values, and so many words of a count; then the keys several times, each
+        time in another order, with their values."""
         keys = [self.keys[n] for n in draw.permutation(KEYS)[:PAIRS]]
         values = [self.values[n] for n in draw.integers(VALUES, size=PAIRS)]
         pairs = list(zip(keys, values, strict=True))
-        fillers = [self.fillers[n] for n in draw.integers(FILLERS, size=distance)]
-        again = [pairs[n] for n in draw.permutation(PAIRS)]
-        told = [*_flat(pairs), *fillers]
-        return told, _flat(again)
+        first = int(draw.integers(COUNTED))
+        count = [self.counted[(first + n) % COUNTED] for n in range(distance)]
+        again = [pairs[n] for _ in range(TIMES) for n in draw.permutation(PAIRS)]
+        return [*_flat(pairs), *count], _flat(again)
 
 
 def _flat(pairs: Sequence[tuple[str, str]]) -> list[str]:
