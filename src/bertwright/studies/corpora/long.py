@@ -20,7 +20,7 @@ from bertwright.studies.corpora.lexicon import new_words
 KEYS, VALUES, COUNTED = 16, 16, 8
 """How many different words there are; the count begins anew behind its last."""
 
-PAIRS, TIMES = 4, 3
+PAIRS, TIMES = 4, 6
 """Keys of a document, and how often all of them are asked for."""
 
 QUESTIONS = 200
