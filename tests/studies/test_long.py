@@ -53,6 +53,7 @@ def test_values_differ_from_document_to_document(written: Written) -> None:
         for key, value in zip(told[::2], told[1::2], strict=True):
             values.setdefault(key, set()).add(value)
     assert all(len(own) > PAIRS for own in values.values())
+    assert set.union(*values.values()) == {v for own in Words(0).values.values() for v in own}
 
 
 def test_the_same_choice_writes_the_same_bytes(tmp_path: Path) -> None:

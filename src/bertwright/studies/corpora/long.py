@@ -17,10 +17,11 @@ from bertwright.randomness import generator, key
 from bertwright.studies.corpora.corpus import Corpus, Written, write_lines
 from bertwright.studies.corpora.lexicon import new_words
 
-KEYS, VALUES, COUNTED = 16, 16, 8
-"""How many different words there are; the count begins anew behind its last."""
+KEYS, VALUES, COUNTED = 8, 8, 8
+"""How many different words there are: every key has so many values that are its own, so that small
+models learn in little time what is asked; the count begins anew behind its last."""
 
-PAIRS, TIMES = 4, 6
+PAIRS, TIMES = 4, 3
 """Keys of a document, and how often all of them are asked for."""
 
 QUESTIONS = 200
@@ -71,15 +72,14 @@ class Words:
     def __init__(self, seed: int) -> None:
         made = new_words(seed, "long", set())
         self.keys = list(islice(made, KEYS))
-        self.values = list(islice(made, VALUES))
+        self.values = {key: list(islice(made, VALUES)) for key in self.keys}
         self.counted = list(islice(made, COUNTED))
 
     def document(self, distance: int, draw: np.random.Generator) -> tuple[list[str], list[str]]:
         """Keys with their values, and so many words of a count; then the keys several times, each
         time in another order, with their values."""
         keys = [self.keys[n] for n in draw.permutation(KEYS)[:PAIRS]]
-        values = [self.values[n] for n in draw.integers(VALUES, size=PAIRS)]
-        pairs = list(zip(keys, values, strict=True))
+        pairs = [(key, self.values[key][int(draw.integers(VALUES))]) for key in keys]
         first = int(draw.integers(COUNTED))
         count = [self.counted[(first + n) % COUNTED] for n in range(distance)]
         again = [pairs[n] for _ in range(TIMES) for n in draw.permutation(PAIRS)]
