@@ -52,6 +52,7 @@ def test_equal_tokens_and_operations_are_equal() -> None:
         ("equal: {steps: 3, tokens: 5}", "needs one of steps, tokens, operations, time"),
         ("expected: [{measure: held-out.x, arm: a, below: c}]", "no arm 'c'"),
         ("expected: [{measure: heldout.x, arm: a, below: b}]", "did you mean 'held-out'"),
+        ("expected: [{measure: held-out.x, arm: a, below: b, its: hold.y}]", "no measure 'hold'"),
         ("expected: [{measure: held-out.x, arm: a}]", "needs either below or above"),
         ("meassures: {}", "did you mean 'measures'"),
         ("corpus: {kind: gramar}", "did you mean 'grammar'"),
