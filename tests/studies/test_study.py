@@ -17,7 +17,11 @@ def test_every_study_of_the_package_has_recipes_that_can_be(name: str) -> None:
     assert study.source
     assert study.system
     for arm in study.arms:
-        assert study.recipe(arm, seed=1).seed == 1
+        recipe = study.recipe(arm, 1, study.tokenizer.kind)  # type: ignore[attr-defined]
+        assert recipe.seed == 1
+        assert (study.equal.steps_of(recipe, study.tokenizer.size) is None) == bool(
+            study.equal.time
+        )
 
 
 def test_studies_come_in_the_order_of_their_systems() -> None:
