@@ -71,17 +71,6 @@ def test_stories_with_what_is_known_of_them_make_the_same_text(tmp_path: Path) -
     assert rich.report["tokens"] > plain.report["tokens"]
 
 
-def test_translated_stories_stand_in_two_languages(tmp_path: Path) -> None:
-    corpus, written = Grammar(documents=100, translated=True), Written(tmp_path / "corpus")
-    corpus.write(written)
-    corpus.prepare(written, WordPieceChoice(size=400), tmp_path / "vocabulary", tmp_path / "data")
-    split = Data.open(tmp_path / "data").split("train")
-    assert split.languages is not None
-    assert set(split.language_names) == {"en", "de"}
-    assert len(split.translations) > 80
-    assert 2 * len(split.translations) == split.num_documents
-
-
 def test_the_words_of_a_world_are_all_different() -> None:
     world = World(seed=3)
     words = [w for nouns in world.nouns for w in nouns] + world.verbs + world.adjectives

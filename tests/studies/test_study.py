@@ -17,7 +17,11 @@ def test_every_study_of_the_package_has_recipes_that_can_be(name: str) -> None:
     assert study.source
     assert study.system
     for arm in study.arms:
-        assert study.recipe(arm, seed=1).seed == 1
+        recipe = study.recipe(arm, 1, study.tokenizer.kind)  # type: ignore[attr-defined]
+        assert recipe.seed == 1
+        assert (study.equal.steps_of(recipe, study.tokenizer.size) is None) == bool(
+            study.equal.time
+        )
 
 
 def test_studies_come_in_the_order_of_their_systems() -> None:
@@ -52,6 +56,7 @@ def test_equal_tokens_and_operations_are_equal() -> None:
         ("equal: {steps: 3, tokens: 5}", "needs one of steps, tokens, operations, time"),
         ("expected: [{measure: held-out.x, arm: a, below: c}]", "no arm 'c'"),
         ("expected: [{measure: heldout.x, arm: a, below: b}]", "did you mean 'held-out'"),
+        ("expected: [{measure: held-out.x, arm: a, below: b, its: hold.y}]", "no measure 'hold'"),
         ("expected: [{measure: held-out.x, arm: a}]", "needs either below or above"),
         ("meassures: {}", "did you mean 'measures'"),
         ("corpus: {kind: gramar}", "did you mean 'grammar'"),

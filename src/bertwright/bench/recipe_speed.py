@@ -33,38 +33,44 @@ COLUMNS = {
 
 Say = Callable[[str], None]
 
+TextOf = Callable[[str], tuple[Path, str]]
+"""Of a system: the data folder that it reads, and which text that is, where it is not one's own."""
+
 
 def compare(
-    wanted: Sequence[str], size: str, data: Path, rounds: int, compiled: bool, say: Say
+    wanted: Sequence[str], size: str, text_of: TextOf, rounds: int, compiled: bool, say: Say
 ) -> list[dict[str, Any]]:
-    """One row of figures per system; one that these data cannot train says why.
+    """One row of figures per system; one that its data cannot train says why.
 
-    Errors: UserError for a system that is not there.
+    Every system is held against the plain one on the same data. Errors: UserError for a system that
+    is not there.
     """
     for system in wanted:
         if system not in systems():
             raise UserError(f"there is no system {system!r}{did_you_mean(system, systems())}")
-    opened = Data.open(data)
-    plain = _operations(PLAIN, size, opened)
-    rows: list[dict[str, Any]] = []
-    with _contestant(PLAIN, size, data, compiled) as peer:
-        peer.seconds_per_step(1)
-        for system in wanted or systems():
-            try:
-                operations = _operations(system, size, opened)
-                row = _compare(system, peer, size, data, rounds, compiled)
-            except (UserError, RuntimeError) as error:
-                rows.append({"system": system, "remark": str(error)})
-                say(f"{system}: {error}")
-                continue
-            rows.append({**row, "operations": operations / plain})
-            say(f"{system}: {row['tokens_per_second']:,.0f} tokens/s, {row['share']:.2f}")
-    return rows
+    texts = {system: text_of(system) for system in wanted or systems()}
+    rows: dict[str, dict[str, Any]] = {}
+    for text in dict.fromkeys(texts.values()):
+        data, name = text
+        with _contestant(PLAIN, size, data, compiled) as peer:
+            peer.seconds_per_step(1)
+            for system in (system for system, own in texts.items() if own == text):
+                try:
+                    row = _compare(system, peer, size, data, rounds, compiled)
+                except (UserError, RuntimeError) as error:
+                    rows[system] = {"system": system, "remark": str(error)}
+                    say(f"{system}: {error}")
+                    continue
+                rows[system] = row | ({"remark": name} if name else {})
+                say(f"{system}: {row['tokens_per_second']:,.0f} tokens/s, {row['share']:.2f}")
+    return [rows[system] for system in texts]
 
 
 def _compare(
     system: str, peer: Contestant, size: str, data: Path, rounds: int, compiled: bool
 ) -> dict[str, Any]:
+    opened = Data.open(data)
+    operations = _operations(system, size, opened) / _operations(PLAIN, size, opened)
     own: list[float] = []
     plain: list[float] = []
     with _contestant(system, size, data, compiled) as contestant:
@@ -78,6 +84,7 @@ def _compare(
         "system": system,
         "tokens_per_second": BATCH_TOKENS / median(own),
         "share": median(b / a for a, b in zip(own, plain, strict=True)),
+        "operations": operations,
         "rounds": rounds,
     }
 

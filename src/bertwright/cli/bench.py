@@ -1,6 +1,7 @@
 """``bertwright bench``: speed and learning, measured against the peers on this machine."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -96,9 +97,15 @@ def attention(
 
 @app.command()
 def recipes(
-    data: Annotated[Path, typer.Option(help="A prepared data folder.")],
     systems: Annotated[
         list[str] | None, typer.Argument(metavar="[SYSTEM ...]", help="Only these: bert, gpt-2 ...")
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="A prepared data folder; for recipes that need more than it holds, and without "
+            "it, the sample text or one made to order."
+        ),
     ] = None,
     size: Annotated[str, typer.Option(help="Of all of them.")] = "mini",
     rounds: Annotated[int, typer.Option(min=1, help="Turns that either side takes.")] = 5,
@@ -108,8 +115,16 @@ def recipes(
 ) -> None:
     """Training steps of every recipe, against plain masked language modelling."""
     from bertwright.bench import recipe_speed
+    from bertwright.recipes import Recipe
+    from bertwright.studies.made_to_order import text_for
 
-    results = recipe_speed.compare(systems or [], size, data, rounds, not eager, say)
+    with TemporaryDirectory() as work:
+
+        def text_of(system: str) -> tuple[Path, str]:
+            text = text_for(Recipe.load(f"{system}-{size}"), Path(work), data)
+            return text.data, text.name
+
+        results = recipe_speed.compare(systems or [], size, text_of, rounds, not eager, say)
     _publish("recipes", results, recipe_speed.COLUMNS, document, as_json)
 
 

@@ -111,6 +111,12 @@ class EncoderChoice(Settings):
         """How far back every place sees at least, whatever the row; None where there is no end."""
         return None if self.mixer.recurrent else self.memory or None
 
+    @property
+    def caches(self) -> bool:
+        """Whether a row can be read in parts: every block has keys and values of every place, and
+        they stay what they are when others come behind them."""
+        return self.mixer.caches and self.depth.runs_all
+
     @model_validator(mode="after")
     def _a_rule_that_the_mixer_keeps(self) -> Self:
         if self.mixer.recurrent:

@@ -24,7 +24,7 @@ RELATIONS: tuple[Relation, ...] = (
 stretch of another document, what comes before it, a stretch elsewhere in its document. The turns of
 a dialogue: as they were, or one of them from another dialogue."""
 
-Need = Literal["translations", "histories", "dialogues", "phrases", "capitals", "languages"]
+Need = Literal["translations", "languages", "histories", "dialogues", "phrases", "capitals"]
 """What a data set may hold beside plain text, or in its place."""
 
 

@@ -1,11 +1,14 @@
 """The axis of measures: what is found out about a trained arm, as named figures."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from statistics import fmean
+from typing import Any, Literal, cast
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from bertwright.axes import Choice
@@ -17,7 +20,9 @@ from bertwright.recipes import Recipe
 from bertwright.recipes.loading import merged
 from bertwright.studies.corpora import Written
 from bertwright.tasks.catalogue import TASKS, find_part, table_task
+from bertwright.tasks.evaluation import evaluate as evaluate_task
 from bertwright.tasks.finetuning import finetune
+from bertwright.tasks.formats.examples import TaggedWords
 from bertwright.tasks.formats.minimal_pairs import read_minimal_pairs
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.minimal_pairs import score_minimal_pairs
@@ -106,14 +111,48 @@ class MinimalPairs(Measure):
         return {"accuracy": found.all.accuracy, **paradigms}
 
 
+class Answers(Measure):
+    """The share of the questions of the corpus that are answered right, by their kind: the answer
+    is the likeliest text of its length behind the prompt."""
+
+    kind: Literal["answers"] = "answers"
+
+    def of(self, trained: Trained) -> Figures:
+        path = trained.corpus.questions
+        if not path.exists():
+            raise UserError(f"{path}: this corpus asks no questions")
+        asked = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        right = answered(trained.text_model(), [(each["prompt"], each["answer"]) for each in asked])
+        kinds = [each["kind"] for each in asked]
+        return {
+            kind: fmean(r for r, own in zip(right, kinds, strict=True) if own == kind)
+            for kind in dict.fromkeys(kinds)
+        }
+
+
+def answered(model: TextModel, asked: Sequence[tuple[str, str]]) -> list[bool]:
+    """Whether a model goes on from every prompt with its answer."""
+    pieces = [tuple(model.tokenizer.encode(f" {answer}")) for _, answer in asked]
+    right = [False] * len(asked)
+    for length in sorted(set(map(len, pieces))):
+        numbers = [number for number, own in enumerate(pieces) if len(own) == length]
+        prompts = [asked[number][0] for number in numbers]
+        found = model.generate(prompts, max_new_tokens=length, temperature=0)
+        for number, continuation in zip(numbers, found, strict=True):
+            right[number] = continuation.pieces == pieces[number]
+    return right
+
+
 class Probe(Measure):
     """How well the arm learns a task: one that comes with the corpus, or a known one with its
-    ``data`` folder. ``examples`` of its training part are used."""
+    ``data`` folder. ``examples`` of its training part are used. What was learned is also asked of
+    the tasks ``transferred`` of the corpus, in another language say, without learning them."""
 
     kind: Literal["probe"] = "probe"
     task: str
     data: str | None = None
     examples: int | None = None
+    transferred: tuple[str, ...] = ()
     settings: dict[str, Any] = Field(default_factory=dict)
 
     def of(self, trained: Trained) -> Figures:
@@ -129,7 +168,44 @@ class Probe(Measure):
             seed=trained.seed,
             **self.settings,
         )
-        return result.runs[0].scores
+        scores = dict(result.runs[0].scores)
+        for name in self.transferred:
+            other = evaluate_task(result.model, trained.corpus.task(name))["metrics"]
+            scores |= {f"{name}-{metric}": score for metric, score in other.items()}
+        return scores
+
+
+class Features(Measure):
+    """How well words are tagged by a linear map of the frozen states of their first pieces: ridge
+    regression from ``layers`` side by side, learned from so many ``examples``."""
+
+    kind: Literal["features"] = "features"
+    task: str
+    layers: str = "last"
+    examples: int = 200
+    ridge: float = Field(default=1.0, gt=0)
+
+    def of(self, trained: Trained) -> Figures:
+        folder, model = trained.corpus.task(self.task), trained.text_model()
+        task = _task(self.task, find_part(folder, "train"))
+        learned = cast(list[TaggedWords], task.read(find_part(folder, "train")))[: self.examples]
+        asked = cast(list[TaggedWords], task.read(find_part(folder, "dev")))
+        tags = sorted({tag for each in learned for tag in each.tags or ()})
+        wanted = [np.eye(len(tags))[[tags.index(t) for t in each.tags or ()]] for each in learned]
+        known = np.concatenate(self._states(model, learned))
+        right = known.T @ np.concatenate(wanted)
+        weights = np.linalg.solve(known.T @ known + self.ridge * np.eye(known.shape[1]), right)
+        found = [
+            tuple(tags[n] for n in (x @ weights).argmax(1)) for x in self._states(model, asked)
+        ]
+        return task.score([each.tags for each in asked], found)
+
+    def _states(self, model: TextModel, examples: Sequence[TaggedWords]) -> list[NDArray[Any]]:
+        """(words, D + 1) float64 of each example: states, and a 1 for what is added."""
+        states = model.encode([" ".join(each.words) for each in examples], self.layers)
+        places = [model.tokenizer.words(list(each.words))[1] for each in examples]
+        words = [own[1:][first] for own, first in zip(states, places, strict=True)]
+        return [np.append(own, np.ones((len(own), 1)), axis=1).astype(np.float64) for own in words]
 
 
 class Cost(Measure):

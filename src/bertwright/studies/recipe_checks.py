@@ -12,7 +12,6 @@ from typing import Any
 
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
-from bertwright.examples.coordinates import Need
 from bertwright.interop.huggingface import export_folder
 from bertwright.model.counting import counted
 from bertwright.model.folder import WEIGHTS, load_model
@@ -20,10 +19,8 @@ from bertwright.recipes import Recipe
 from bertwright.recipes.about import about
 from bertwright.recipes.evened import evened
 from bertwright.recipes.loading import sizes_of, systems
-from bertwright.studies.corpora import Corpus, Grammar, Items, Sample
-from bertwright.studies.running import prepared_for
+from bertwright.studies.made_to_order import text_for
 from bertwright.text.shards import Data
-from bertwright.text.tokenizers import ItemsChoice, TokenizerChoice, WordPieceChoice
 from bertwright.training.metrics_file import read_metrics
 from bertwright.training.pretraining import pretrain
 
@@ -34,19 +31,6 @@ TOKENS = 1_024
 """Of a step, at most."""
 
 LONGEST_ROW = 128
-
-MADE_TO_ORDER: dict[Need, tuple[Corpus, TokenizerChoice]] = {
-    "histories": (Items(users=500), ItemsChoice()),
-    "dialogues": (
-        Grammar(documents=1_000, annotated=True, dialogues=500),
-        WordPieceChoice(size=1024),
-    ),
-    "phrases": (Grammar(documents=1_000, annotated=True), WordPieceChoice(size=1024)),
-    "capitals": (Grammar(documents=1_000, annotated=True), WordPieceChoice(size=1024)),
-    "translations": (Grammar(documents=1_000, translated=True), WordPieceChoice(size=1024)),
-    "languages": (Grammar(documents=1_000, translated=True), WordPieceChoice(size=1024)),
-}
-"""The text for recipes with such a need."""
 
 CLOSE = 1e-4
 """The greatest difference between what an export says and what it was made of."""
@@ -111,8 +95,8 @@ def check_all(
 ) -> list[Check]:
     """The checks of these systems, or of all, one after the other.
 
-    ``data`` None takes the sample text, or what is made to order for those that need more. Errors:
-    UserError for a system that is not there.
+    Those that need more than ``data`` hold, or all where it is None, read the sample text or what
+    is made to order. Errors: UserError for a system that is not there.
     """
     for system in systems_wanted:
         if system not in systems():
@@ -121,19 +105,10 @@ def check_all(
     with TemporaryDirectory() as temporary:
         work = Path(temporary)
         for system in systems_wanted or systems():
-            folder = data or prepared_for(*_text_for(system), work).data
-            found.append(check_recipe(system, Data.open(folder), work / system, steps))
+            text = text_for(Recipe.load(f"{system}-tiny"), work, data)
+            found.append(check_recipe(system, Data.open(text.data), work / system, steps))
             tell(found[-1])
     return found
-
-
-def _text_for(system: str) -> tuple[Corpus, TokenizerChoice]:
-    """A small text that holds what a system needs, and how it is cut."""
-    needs = Recipe.load(f"{system}-tiny").needs
-    for need, chosen in MADE_TO_ORDER.items():
-        if need in needs:
-            return chosen
-    return Sample(), WordPieceChoice(size=4096)
 
 
 def at_small_cost(system: str, data: Data, steps: int) -> Recipe:

@@ -112,7 +112,8 @@ def difference(found: Found, first: str, second: str, name: str) -> Estimate:
 
 def _shown_figures(study: Study, found: Found, judged: Sequence[Verdict]) -> list[str]:
     """Those that the claim is about; else losses and accuracies that all arms have."""
-    claimed = list(dict.fromkeys(verdict.expectation.measure for verdict in judged))
+    figures = (figure for verdict in judged for figure in verdict.expectation.measures)
+    claimed = list(dict.fromkeys(figures))
     endings = ("_loss", "_accuracy", "bits_per_byte", ".accuracy")
     return claimed or [n for n in shared_figures(found) if n.endswith(endings)]
 

@@ -80,14 +80,16 @@ class Equal(Settings):
 class Expectation(Settings):
     """What a claim says: a figure of one arm lies below, or above, that of another, or a number.
 
-    ``measure`` is the name of a measure and of one of its figures, ``held-out.masked_loss``; ``by``
-    is the least distance.
+    ``measure`` is the name of a measure and of one of its figures, ``held-out.masked_loss``; that
+    of the other arm is the same, or ``its``. ``by`` is the least distance, less than 0 where almost
+    as good is enough.
     """
 
     measure: str
     arm: str
     below: str | float | None = None
     above: str | float | None = None
+    its: str | None = None
     by: float = 0.0
 
     @model_validator(mode="after")
@@ -105,8 +107,14 @@ class Expectation(Settings):
 
     def __str__(self) -> str:
         side = "above" if self.below is None else "below"
+        its = f" in {self.its}" if self.its else ""
         margin = f" by {self.by:g}" if self.by else ""
-        return f"{self.measure}: {self.arm} {side} {self.other}{margin}"
+        return f"{self.measure}: {self.arm} {side} {self.other}{its}{margin}"
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The figures that it compares."""
+        return (self.measure,) if self.its is None else (self.measure, self.its)
 
 
 class Study(Settings):
@@ -144,11 +152,11 @@ class Study(Settings):
             for arm in (expectation.arm, expectation.other):
                 if isinstance(arm, str) and arm not in self.arms:
                     raise ValueError(f"expected: no arm {arm!r}{did_you_mean(arm, self.arms)}")
-            measure = expectation.measure.split(".")[0]
-            if measure not in self.measures:
-                raise ValueError(
-                    f"expected: no measure {measure!r}{did_you_mean(measure, self.measures)}"
-                )
+            for measure in (figure.split(".")[0] for figure in expectation.measures):
+                if measure not in self.measures:
+                    raise ValueError(
+                        f"expected: no measure {measure!r}{did_you_mean(measure, self.measures)}"
+                    )
         for arm in self.arms.values():
             first = arm.start_from
             if first is not None and first not in self.arms:

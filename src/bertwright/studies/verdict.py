@@ -83,7 +83,7 @@ def _verdict(expectation: Expectation, found: Found) -> Verdict:
 def _others(expectation: Expectation, found: Found, count: int) -> list[float]:
     other = expectation.other
     if isinstance(other, str):
-        return figure(found, other, expectation.measure)
+        return figure(found, other, expectation.its or expectation.measure)
     return [other] * count
 
 

@@ -36,6 +36,12 @@ CHANGES = [
     ("gpt", "encoder.norm.placement=pre", "encoder.residual.kind=reversible"),
     ("gpt", "encoder.mixer={kind: fixed-patterns, head_width: 16, patterns: [left]}"),
     ("gpt", "encoder.mixer={kind: random-features, head_width: 16, features: 8}"),
+    (
+        "universal-transformer",
+        "encoder.visibility.kind=causal",
+        "assembly={kind: packed, length: 24}",
+        "objectives={masked: null, causal: {}}",
+    ),
 ]
 every_causal = pytest.mark.parametrize("changes", CHANGES, ids="/".join)
 
@@ -82,7 +88,7 @@ def test_a_text_is_the_same_alone_and_in_company(tokenizer, changes) -> None:
 @torch.no_grad()
 def test_the_cache_is_used_where_it_may_be_and_changes_nothing(tokenizer, changes) -> None:
     model = made(tokenizer, *changes).model
-    kept = model.recipe.encoder.mixer.caches
+    kept = model.recipe.encoder.caches
     assert (slowness(model.recipe) is None) == kept
     if not kept:
         return

@@ -125,7 +125,7 @@ def test_what_is_slow_says_so(tokenizer: Tokenizer) -> None:
     assert "the mixer fixed-patterns keeps nothing" in str(slowness(fixed))
     for system in systems(Causal):
         recipe = toy(system)
-        assert (slowness(recipe) is None) == recipe.encoder.mixer.caches
+        assert (slowness(recipe) is None) == recipe.encoder.caches
     asking = "encoder.mixer={kind: fixed-patterns, head_width: 16, patterns: [left]}"
-    with pytest.raises(UserError, match="need a mixer that keeps"):
+    with pytest.raises(UserError, match="kept, and the mixer fixed-patterns"):
         made(tokenizer, "xlnet", "encoder.positions=none", asking).generate("the")

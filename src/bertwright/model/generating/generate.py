@@ -98,11 +98,8 @@ def slowness(recipe: Recipe, by: str | None = None) -> str | None:
     """Why a model generates slowly, in words for its user; None where it does not."""
     if isinstance(speaking(recipe, by), Masked):
         return "a masked model reads the whole text again for every piece"
-    if not recipe.encoder.mixer.caches:
-        return (
-            f"the mixer {_kind(recipe)} keeps nothing of what it has read: every piece reads all "
-            f"before it"
-        )
+    if not recipe.encoder.caches:
+        return f"{_what_keeps_nothing(recipe)} of what it has read: every piece reads all before it"
     return None
 
 
@@ -118,7 +115,7 @@ def by_continuing(
 
     def opened(texts: Sequence[Growing]) -> GrowingRows:
         rows = [text.pieces for text in texts]
-        if model.recipe.encoder.mixer.caches:
+        if model.recipe.encoder.caches:
             return CachedRows(model, rows, rule, padding, model.recipe.encoder.reach)
         return WholeRows(model, rows, rule, padding)
 
@@ -133,10 +130,10 @@ def by_asking(
     objective: Permutation,
 ) -> list[Continuation]:
     """The same in the order of the text, a place that asks behind what is there."""
-    if not model.recipe.encoder.mixer.caches:
+    if not model.recipe.encoder.caches:
         raise UserError(
-            f"{model.recipe.name} cannot generate: places that ask need a mixer that keeps what it "
-            f"has read, and {_kind(model.recipe)} does not"
+            f"{model.recipe.name} cannot generate: places that ask need what was read to be kept, "
+            f"and {_what_keeps_nothing(model.recipe)} of it"
         )
     rule = model.encoder.rule & objective.visibility
 
@@ -177,8 +174,11 @@ def by_filling(
     return filled(model, tokenizer, texts, decoding, objective)
 
 
-def _kind(recipe: Recipe) -> str:
-    return recipe.encoder.mixer.kind  # type: ignore[attr-defined]
+def _what_keeps_nothing(recipe: Recipe) -> str:
+    encoder = recipe.encoder
+    if encoder.mixer.caches:
+        return f"the depth {encoder.depth.kind} keeps nothing"  # type: ignore[attr-defined]
+    return f"the mixer {encoder.mixer.kind} keeps nothing"  # type: ignore[attr-defined]
 
 
 def _require_room(texts: Sequence[Growing], longest: int | None) -> None:

@@ -1,8 +1,10 @@
 """The axis of corpora: a text, and what can be asked of a model that has read it."""
 
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from bertwright.axes import Choice
 from bertwright.text.preparation import prepare
@@ -13,7 +15,8 @@ from bertwright.text.vocabularies import train_on_files
 
 @dataclass(frozen=True)
 class Written:
-    """Where a corpus lies: its text, its minimal pairs and its tasks, as far as it has any.
+    """Where a corpus lies: its text, its minimal pairs, its questions and its tasks, as far as it
+    has any.
 
     A task is a folder with a training and a development file.
     """
@@ -30,9 +33,20 @@ class Written:
         """Minimal pairs as JSON lines."""
         return self.folder / "pairs.jsonl"
 
+    @property
+    def questions(self) -> Path:
+        """What is to be continued as JSON lines: a ``prompt``, its ``answer``, of what ``kind``."""
+        return self.folder / "questions.jsonl"
+
     def task(self, name: str) -> Path:
         """The folder of a task."""
         return self.folder / "tasks" / name
+
+
+def write_lines(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write JSON lines."""
+    with open(file, "w", encoding="utf-8") as opened:
+        opened.writelines(f"{json.dumps(row)}\n" for row in rows)
 
 
 class Corpus(Choice):
@@ -42,7 +56,7 @@ class Corpus(Choice):
         """Write the corpus; the same choice writes the same bytes."""
         raise TypeError(f"{type(self).__name__} is an axis, not a corpus")
 
-    def inputs(self, written: Written) -> list[Path]:
+    def inputs(self, written: Written) -> list[str | Path]:
         """What is prepared."""
         return [written.text]
 
@@ -74,5 +88,5 @@ class Files(Corpus):
     def write(self, to: Written) -> None:
         to.folder.mkdir(parents=True, exist_ok=True)
 
-    def inputs(self, written: Written) -> list[Path]:
-        return [Path(path) for path in self.paths]
+    def inputs(self, written: Written) -> list[str | Path]:
+        return [*self.paths]

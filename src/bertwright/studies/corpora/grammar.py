@@ -1,13 +1,11 @@
 """Stories in a language made to order, with minimal pairs and tasks beside them."""
 
-import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
-from bertwright.studies.corpora.corpus import Corpus, Written
+from bertwright.studies.corpora.corpus import Corpus, Written, write_lines
 from bertwright.studies.corpora.stories import Story, World, stories
 from bertwright.studies.corpora.story_tasks import write_pairs, write_tasks
 from bertwright.studies.corpora.talks import talks
@@ -18,22 +16,16 @@ from bertwright.text.vocabularies import train_on_files
 ANNOTATED, DIALOGUES = "annotated.jsonl", "dialogues.jsonl"
 """The stories with what is known of them, and the dialogues, beside the folder of text."""
 
-TRANSLATED = "translated.jsonl"
-"""The stories and their translations."""
-
 
 class Grammar(Corpus):
     """So many stories of the world of a seed; ``annotated`` says where their names, phrases
-    and capitals stand, and ``dialogues`` are so many beside them. Where they are ``translated`` all
-    of them stand in two languages, called ``en`` and ``de``: in the second words are written from
-    their ends."""
+    and capitals stand, and ``dialogues`` are so many beside them."""
 
     kind: Literal["grammar"] = "grammar"
     documents: int = Field(default=20_000, ge=100)
     seed: int = 0
     annotated: bool = False
     dialogues: int = Field(default=0, ge=0)
-    translated: bool = False
 
     def write(self, to: Written) -> None:
         world = World(self.seed)
@@ -45,22 +37,18 @@ class Grammar(Corpus):
         write_tasks(world, self.seed, to)
         if self.annotated:
             told = stories(world, self.seed, "text", self.documents)
-            _write_lines(to.folder / ANNOTATED, (_annotated(story, world) for story in told))
-        if self.translated:
-            told = stories(world, self.seed, "text", self.documents)
-            _write_lines(to.folder / TRANSLATED, (_translated(str(story)) for story in told))
+            write_lines(to.folder / ANNOTATED, (_annotated(story, world) for story in told))
         if self.dialogues:
             spoken = talks(world, self.seed, self.dialogues)
-            _write_lines(to.folder / DIALOGUES, ({"dialogue": turns} for turns in spoken))
+            write_lines(to.folder / DIALOGUES, ({"dialogue": turns} for turns in spoken))
 
     def prepare(
         self, written: Written, tokenizer: TokenizerChoice, vocabulary: Path, data: Path
     ) -> None:
-        both = [f"en,de={written.folder / TRANSLATED}"] if self.translated else []
         if not vocabulary.is_dir():
-            train_on_files(both or [written.text], vocabulary, tokenizer)
+            train_on_files([written.text], vocabulary, tokenizer)
         prepare(
-            both or ([written.folder / ANNOTATED] if self.annotated else [written.text]),
+            [written.folder / ANNOTATED] if self.annotated else [written.text],
             data,
             vocabulary,
             annotations="known" if self.annotated else None,
@@ -75,13 +63,3 @@ def _annotated(story: Story, world: World) -> dict[str, Any]:
         "text": str(story),
         "known": [{"start": a, "stop": b, "label": label} for a, b, label in known],
     }
-
-
-def _translated(story: str) -> dict[str, str]:
-    words = story.split()
-    return {"en": " ".join(words), "de": " ".join(word[::-1] for word in words)}
-
-
-def _write_lines(file: Path, rows: Iterable[dict[str, Any]]) -> None:
-    with open(file, "w", encoding="utf-8") as opened:
-        opened.writelines(f"{json.dumps(row)}\n" for row in rows)

@@ -25,6 +25,9 @@ HOURS = ("at dawn", "in the morning", "at noon", "in the afternoon", "in the eve
 """The parts of a day, in order."""
 
 SENTENCES_OF_AN_HOUR = 2
+VERBS_OF_FACTS = ("founded", "lives", "has")
+BETWEEN = (*" ".join(HOURS).split(), "near", *VERBS_OF_FACTS, "its", "seat")
+"""The words that every seed has."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class World:
         nouns = words("nouns", TOPICS * NOUNS_OF_A_TOPIC)
         self.nouns = [nouns[topic::TOPICS] for topic in range(TOPICS)]
         self.verbs = words("verbs", VERBS)
+        self._verbs = {*VERBS_OF_FACTS, *self.verbs, *(f"{verb}s" for verb in self.verbs)}
         self.adjectives = words("adjectives", ADJECTIVES)
         phrase_words = words("phrases", 3 * PHRASES)
         self.phrases = [tuple(phrase_words[n::PHRASES]) for n in range(PHRASES)]
@@ -70,6 +74,17 @@ class World:
         self.founded = [self.companies[n] for n in draw.permutation(COMPANIES)]
         self.home = [self.towns[n] for n in draw.integers(TOWNS, size=PEOPLE)]
         self.seat = [self.towns[n] for n in draw.integers(TOWNS, size=COMPANIES)]
+
+    @property
+    def words(self) -> list[str]:
+        """Every word, names aside: without the s of number."""
+        nouns = [noun for own in self.nouns for noun in own]
+        phrases = [word for phrase in self.phrases for word in phrase]
+        return list(dict.fromkeys([*BETWEEN, *nouns, *self.verbs, *self.adjectives, *phrases]))
+
+    def verb(self, words: Sequence[Word]) -> int:
+        """Where the verb of a sentence stands."""
+        return next(place for place, word in enumerate(words) if word in self._verbs)
 
     def fact(self, draw: np.random.Generator) -> list[Word]:
         """One of the facts, as a sentence."""

@@ -6,10 +6,11 @@ comes first in a day.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -28,7 +29,14 @@ from bertwright.studies.corpora.stories import (
 PAIRS_OF_A_KIND = 300
 TRAINING, DEVELOPMENT = 2_000, 500
 
-TaskRow = tuple[str, ...]
+Sentence = Sequence[Word]
+Row = tuple[tuple[Sequence[Sentence], ...], str]
+"""One text or two, each some sentences, and the label."""
+
+Telling = Callable[[Sentence], Sentence]
+"""A sentence of the world in the words of a language."""
+
+T = TypeVar("T")
 
 
 def write_pairs(world: World, seed: int, file: Path) -> None:
@@ -82,39 +90,66 @@ def _order(world: World, draw: np.random.Generator) -> tuple[str, str]:
     return sentence(words), sentence(wrong)
 
 
-def write_tasks(world: World, seed: int, to: Written) -> None:
-    """A folder for every task: tables of entailment, topic and order, tagged words for names."""
+def as_it_is(words: Sentence) -> Sentence:
+    """A sentence in the language of the world."""
+    return words
+
+
+WORLD = {"": as_it_is}
+"""How tasks are told where there is no other language."""
+
+
+def write_tasks(
+    world: World, seed: int, to: Written, tellings: Mapping[str, Telling] = WORLD
+) -> None:
+    """A folder for every task: tables of entailment, topic and order, tagged words for names.
+
+    The same examples are told in several ways; the key of each ends the names of its tasks.
+    """
     draw = generator(key(seed, "tasks"))
     tables = {
-        "entailment": (("text", "pair", "label"), _entailments(world, draw)),
-        "topic": (("text", "label"), _topics(world, seed)),
-        "order": (("text", "pair", "label"), _orders(world, seed, draw)),
+        "entailment": ("text\tpair\tlabel\n", _entailments(world, draw)),
+        "topic": ("text\tlabel\n", _topics(world, seed)),
+        "order": ("text\tpair\tlabel\n", _orders(world, seed, draw)),
     }
     for name, (header, rows) in tables.items():
-        _write_parts(to, name, "tsv", ("\t".join(row) + "\n" for row in rows), "\t".join(header))
-    _write_parts(to, "names", "iob2", _names(world, seed))
+        _write_parts(to, name, "tsv", rows, _in_table, tellings, header)
+    _write_parts(to, "names", "iob2", _names(world, seed), _tagged, tellings)
 
 
 def _write_parts(
-    to: Written, name: str, suffix: str, rows: Iterator[str], header: str | None = None
+    to: Written,
+    name: str,
+    suffix: str,
+    examples: Iterator[T],
+    written: Callable[[T, Telling], str],
+    tellings: Mapping[str, Telling],
+    header: str = "",
 ) -> None:
-    folder = to.task(name)
-    folder.mkdir(parents=True)
     for part, count in (("train", TRAINING), ("dev", DEVELOPMENT)):
-        with open(folder / f"{part}.{suffix}", "w", encoding="utf-8") as file:
-            if header is not None:
-                file.write(header + "\n")
-            file.writelines(islice(rows, count))
+        chosen = list(islice(examples, count))
+        for beside, telling in tellings.items():
+            folder = to.task(name + beside)
+            folder.mkdir(parents=True, exist_ok=True)
+            with open(folder / f"{part}.{suffix}", "w", encoding="utf-8") as file:
+                file.write(header)
+                file.writelines(written(example, telling) for example in chosen)
 
 
-def _entailments(world: World, draw: np.random.Generator) -> Iterator[TaskRow]:
+def _in_table(row: Row, telling: Telling) -> str:
+    texts, label = row
+    told = [" ".join(sentence(telling(words)) for words in text) for text in texts]
+    return "\t".join([*told, label]) + "\n"
+
+
+def _entailments(world: World, draw: np.random.Generator) -> Iterator[Row]:
     """What follows leaves something out; what does not has changed a word or the roles."""
     while True:
         clause = _with_distractor(world, draw)
         told = replace(clause, phrase=None)
         shorter = replace(told, near=None, adjective=None, thing_adjective=None)
         if draw.random() < 0.5:
-            yield sentence(told.words()), sentence(shorter.words()), "follows"
+            yield ([told.words()], [shorter.words()]), "follows"
             continue
         assert told.near is not None, "it has a distractor"
         wrong = (
@@ -123,40 +158,38 @@ def _entailments(world: World, draw: np.random.Generator) -> Iterator[TaskRow]:
             replace(shorter, verb=world.clause(0, draw).verb),
         )[int(draw.integers(3))]
         if wrong != shorter:
-            yield sentence(told.words()), sentence(wrong.words()), "does-not"
+            yield ([told.words()], [wrong.words()]), "does-not"
 
 
-def _topics(world: World, seed: int) -> Iterator[TaskRow]:
+def _topics(world: World, seed: int) -> Iterator[Row]:
     for story in stories(world, seed, "topic", TRAINING + DEVELOPMENT):
-        yield " ".join(sentence(words) for _, words in story.sentences[:3]), str(story.topic)
+        yield ([words for _, words in story.sentences[:3]],), str(story.topic)
 
 
-def _orders(world: World, seed: int, draw: np.random.Generator) -> Iterator[TaskRow]:
+def _orders(world: World, seed: int, draw: np.random.Generator) -> Iterator[Row]:
     """Two sentences of one day, at different hours."""
     for story in stories(world, seed, "order", 2 * (TRAINING + DEVELOPMENT)):
         early, late = sorted(draw.choice(len(story.sentences), 2, replace=False).tolist())
         if story.sentences[early][0] == story.sentences[late][0]:
             continue
-        first, second = (sentence(story.sentences[n][1]) for n in (early, late))
-        yield (first, second, "in-order") if draw.random() < 0.5 else (second, first, "swapped")
+        first, second = ([story.sentences[n][1]] for n in (early, late))
+        in_order = draw.random() < 0.5
+        yield ((first, second), "in-order") if in_order else ((second, first), "swapped")
 
 
-def _names(world: World, seed: int) -> Iterator[str]:
+def _names(world: World, seed: int) -> Iterator[Sentence]:
     for story in stories(world, seed, "names", TRAINING + DEVELOPMENT):
         facts = [words for _, words in story.sentences if any(isinstance(w, Name) for w in words)]
-        if facts:
-            yield _tagged(facts[0]) + "\n"
-        else:
-            yield _tagged(story.sentences[0][1]) + "\n"
+        yield facts[0] if facts else story.sentences[0][1]
 
 
-def _tagged(words: Sequence[Word]) -> str:
-    """A word and its tag on every line."""
+def _tagged(words: Sentence, telling: Telling) -> str:
+    """A word and its tag on every line, and an empty line."""
     lines: list[tuple[str, str]] = []
-    for word in words:
+    for word in telling(words):
         if isinstance(word, Name):
             tags = ["B", *["I"] * (len(word.words) - 1)]
             lines += [(w, f"{t}-{word.kind}") for w, t in zip(word.words, tags, strict=True)]
         else:
             lines.append((word, "O"))
-    return "".join(f"{number}\t{w}\t{tag}\n" for number, (w, tag) in enumerate(lines, 1))
+    return "".join(f"{number}\t{w}\t{tag}\n" for number, (w, tag) in enumerate(lines, 1)) + "\n"

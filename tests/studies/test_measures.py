@@ -1,0 +1,91 @@
+"""What is measured of a trained arm beside losses."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bertwright.errors import UserError
+from bertwright.model.text_model import TextModel
+from bertwright.recipes import Recipe
+from bertwright.studies.corpora import Long, Written
+from bertwright.studies.corpora.duo import Duo, Other
+from bertwright.studies.measures import Answers, Features, Probe, Trained, answered
+from bertwright.studies.running import prepared_for
+from bertwright.text.shards import Data
+from bertwright.text.tokenizers import WordPieceChoice, WordsChoice
+from bertwright.training.pretraining import pretrain
+
+SMALL = {
+    "assembly": {"length": 64},
+    "encoder": {"width": 32, "mixer": {"head_width": 16}},
+    "phases": [{}],
+    "batch_tokens": 256,
+    "precision": "float32",
+    "compile": False,
+    "steps": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("measures")
+
+
+@pytest.fixture(scope="module")
+def recalling(folder: Path) -> Trained:
+    """A causal model of words that has hardly been trained."""
+    prepared = prepared_for(Long(documents=100, distances=(16,)), WordsChoice(size=64), folder)
+    words = {"text": {"tokenizer": {"kind": "words"}}}
+    pretrain(Recipe.load("gpt-tiny", SMALL, words), prepared.data, folder / "gpt", quiet=True)
+    return Trained(folder / "gpt", Data.open(prepared.data), prepared.corpus, 0)
+
+
+@pytest.fixture(scope="module")
+def bilingual(folder: Path) -> Trained:
+    """A masked model of two languages that has hardly been trained."""
+    corpus = Duo(stories=100, others={"de": Other(stories=100)})
+    prepared = prepared_for(corpus, WordPieceChoice(size=400), folder)
+    recipe = Recipe.load("xlm-r-tiny", SMALL, {"text": {"tokenizer": {"kind": "wordpiece"}}})
+    pretrain(recipe, prepared.data, folder / "xlm", quiet=True)
+    return Trained(folder / "xlm", Data.open(prepared.data), prepared.corpus, 0)
+
+
+def test_an_answer_is_right_where_the_model_goes_on_so(recalling: Trained) -> None:
+    model: TextModel = recalling.text_model()
+    lines = recalling.corpus.questions.read_text().splitlines()[:8]
+    prompts = [json.loads(line)["prompt"] for line in lines]
+    found = model.generate(prompts, max_new_tokens=2, temperature=0)
+    right = [(prompt, go.text.strip()) for prompt, go in zip(prompts, found, strict=True)]
+    assert answered(model, right) == [True] * 8
+    wrong = [(prompt, " ".join(reversed(text.split()))) for prompt, text in right]
+    assert answered(model, wrong) == [
+        text == told for (_, text), (_, told) in zip(right, wrong, strict=True)
+    ]
+
+
+def test_answers_are_counted_by_kind(recalling: Trained) -> None:
+    figures = Answers().of(recalling)
+    assert set(figures) == {"distance-16"}
+    assert 0.0 <= figures["distance-16"] <= 1.0
+
+
+def test_a_corpus_without_questions_says_so(folder: Path) -> None:
+    trained = Trained(folder, None, Written(folder / "none"), 0)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="asks no questions"):
+        Answers().of(trained)
+
+
+def test_a_task_is_asked_in_the_language_in_which_it_was_not_learned(bilingual: Trained) -> None:
+    figures = Probe(
+        task="topic", examples=64, transferred=("topic-de",), settings={"epochs": 1}
+    ).of(bilingual)
+    assert {"accuracy", "macro-f1", "topic-de-accuracy", "topic-de-macro-f1"} <= set(figures)
+
+
+def test_frozen_vectors_of_words_tag_the_words_that_they_have_seen(bilingual: Trained) -> None:
+    few = Features(task="names", layers="0", examples=20).of(bilingual)
+    many = Features(task="names", layers="0", examples=1000).of(bilingual)
+    assert 0.3 < few["accuracy"] < many["accuracy"]
+    everything = Features(task="names", layers="0-2", examples=1000).of(bilingual)
+    assert everything["accuracy"] > few["accuracy"]
