@@ -180,7 +180,8 @@ class Study(Settings):
 
 def study_names() -> list[str]:
     """The studies that come with the package."""
-    return sorted(file.stem for file in _claims().glob("*.yaml") if file.stem != BENCH)
+    names = (file.stem for file in _claims().glob("*.yaml"))
+    return sorted(name for name in names if not name.startswith(BENCH))
 
 
 def all_studies() -> Iterable[Study]:
@@ -197,9 +198,9 @@ def _read(name: str | Path) -> dict[str, Any]:
     """What a study states, merged into what it extends."""
     path = Path(name)
     if path.suffix not in (".yaml", ".yml"):
-        if name not in (BENCH, *study_names()):
-            raise UserError(f"there is no study {name!r}{did_you_mean(str(name), study_names())}")
         path = _claims() / f"{name}.yaml"
+        if not path.is_file():
+            raise UserError(f"there is no study {name!r}{did_you_mean(str(name), study_names())}")
     stated = {"name": path.stem, **read_yaml(path)}
     parent = stated.pop("extends", None)
     return stated if parent is None else merged(_read(parent), stated)

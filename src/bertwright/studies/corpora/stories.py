@@ -18,9 +18,9 @@ from bertwright.randomness import generator, key
 from bertwright.studies.corpora.lexicon import new_words
 
 TOPICS = 8
-NOUNS_OF_A_TOPIC = 20
-VERBS, ADJECTIVES, PHRASES = 30, 30, 60
-PEOPLE, COMPANIES, TOWNS = 60, 60, 30
+NOUNS_OF_A_TOPIC = 12
+VERBS, ADJECTIVES, PHRASES = 20, 20, 20
+PEOPLE, COMPANIES, TOWNS = 30, 30, 15
 HOURS = ("at dawn", "in the morning", "at noon", "in the afternoon", "in the evening", "at night")
 """The parts of a day, in order."""
 
