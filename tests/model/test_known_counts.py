@@ -101,9 +101,8 @@ def test_backbones_without_one(words: str, exact: int) -> None:
 def test_masked_language_models_alone(words: str, exact: int) -> None:
     recipe = recipe_of(words)
     asked = {"masked": recipe.objectives["masked"]}
-    assert (
-        sum(parameters_by_part(recipe.model_copy(update={"objectives": asked})).values()) == exact
-    )
+    alone = recipe.model_copy(update={"objectives": asked})
+    assert sum(parameters_by_part(alone).values()) == exact
 
 
 @pytest.mark.parametrize(("words", "exact"), BYTES.items())
