@@ -15,7 +15,6 @@ from bertwright.encoder.embeddings import Embeddings
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import Bidirectional, Visibility
-from bertwright.errors import UserError
 from bertwright.examples.coordinates import Need, Rows
 from bertwright.examples.questions import Question
 from bertwright.examples.vocabulary import Vocabulary
@@ -37,12 +36,6 @@ class Asking:
     vocabulary: Vocabulary
     progress: float = 0.0
     before: Mapping[str, Question] = field(default_factory=dict[str, Question])
-
-    def question(self, name: str, whose: str) -> Question:
-        """The question that an objective called ``name`` has asked before."""
-        if name not in self.before:
-            raise UserError(f"{whose} asks about what {name!r} hides: list {name!r} before it")
-        return self.before[name]
 
 
 @dataclass(frozen=True)
@@ -167,6 +160,12 @@ class Objective(Choice):
         """Who may see whom while this question is asked, beside the encoder's own rule; None where
         that is left to the questions beside it."""
         return Bidirectional()
+
+    def misplaced(
+        self, before: "Mapping[str, Objective]", behind: "Mapping[str, Objective]"
+    ) -> str | None:
+        """Why it cannot be asked between those listed before it and behind it, in words."""
+        return None
 
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         """The rows with what is hidden or altered, and what is asked where."""
