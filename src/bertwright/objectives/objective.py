@@ -227,6 +227,12 @@ class Objective(Choice):
         """What is asked for, in words, before anything is rewritten."""
         return self.name_choice(target, piece)
 
+    def name_beside(
+        self, beside: Mapping[str, int], piece: Callable[[int], str]
+    ) -> dict[str, int | str]:
+        """What else the answer depends on, in words where it has some."""
+        return dict(beside)
+
 
 def visibility_of(objectives: Sequence[Objective]) -> Visibility:
     """What all objectives that share a pass agree on; ValueError where they contradict."""

@@ -59,7 +59,9 @@ def read(name: str | Path) -> Mapped:
     if name in systems():
         system, size = name, ""
     elif system not in systems() or size not in sizes_of(system):
-        raise UserError(f"there is no recipe {name!r}{did_you_mean(str(name), recipe_names())}")
+        each = (f"{system}-*" for system in systems())
+        near = did_you_mean(str(name), [*systems(), *recipe_names()], each)
+        raise UserError(f"there is no recipe {name!r}{near}")
     stated = dict(_system(system))
     own = stated.pop("sizes", {})
     sized = merged(merged(stated, _sizes().get(size, {})), own.get(size, {}))
