@@ -125,3 +125,12 @@ def test_sublayers_in_any_order_share_with_the_first_of_their_kind(
     norm = 2 * 32
     expected = attentions * (attention + norm) + inner * (feed_forward + norm)
     assert parts["blocks"] == expected
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_a_group_of_blocks_has_the_parameters_of_one(groups: int) -> None:
+    def blocks(*changes: str) -> int:
+        return parameters_by_part(toy("albert", "encoder.depth.layers=4", *changes))["blocks"]
+
+    one = blocks() if groups == 1 else blocks(f"encoder.depth.groups={groups}")
+    assert one == groups * blocks("encoder.depth.sharing=none") / 4

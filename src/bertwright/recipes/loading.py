@@ -121,6 +121,11 @@ def stated_about(system: str) -> Mapped:
     return _file_of(system).get("about", {})
 
 
+def source_of(system: str) -> str:
+    """Where a system was published, as its file states it."""
+    return _file_of(system).get("source", "")
+
+
 def parent_of(system: str) -> str | None:
     """The system that another one extends."""
     return _file_of(system).get("extends")
