@@ -84,11 +84,14 @@ class Choice(Settings):
         return found
 
 
-def did_you_mean(wrong: str, known: Iterable[str]) -> str:
-    """The end of a sentence: the nearest known name, or all of them."""
+def did_you_mean(wrong: str, known: Iterable[str], listed: Iterable[str] | None = None) -> str:
+    """The end of a sentence: the nearest known name, or all of them; where those are too many to
+    read, those that are ``listed``."""
     names = sorted(known)
     near = difflib.get_close_matches(wrong, names, n=1, cutoff=0.6)
-    return f": did you mean {near[0]!r}?" if near else f" (known: {', '.join(names)})"
+    if near:
+        return f": did you mean {near[0]!r}?"
+    return f" (known: {', '.join(names if listed is None else listed)})"
 
 
 def explain(error: ValidationError, what: str) -> UserError:

@@ -1,7 +1,11 @@
 """What is known of stretches of a text survives its cleaning and its cutting into pieces."""
 
 import json
+import pickle
+import re
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +17,7 @@ from bertwright.text.annotations import WordList, annotations_apart
 from bertwright.text.documents import Annotation, ReadCounts, texts_of_row
 from bertwright.text.preparation import prepare
 from bertwright.text.shards import Data, Stretches
+from bertwright.text.tagging import Tagger
 from bertwright.text.tokenizers import ByteBpeChoice, Tokenizer, TokenizerChoice, WordPieceChoice
 from bertwright.text.vocabularies import train_tokenizer
 
@@ -134,3 +139,106 @@ def test_data_sets_without_annotations_say_so(tmp_path: Path) -> None:
     ).split("train")
     assert split.phrases is None
     assert split.turns is None
+
+
+def beside(tmp_path: Path, text: str, known: Any, name: str = "story.txt") -> Path:
+    """A text, and what is known of it in a file beside it."""
+    (tmp_path / name).write_text(text, newline="")
+    (tmp_path / f"{name}.json").write_text(json.dumps(known))
+    return tmp_path / name
+
+
+STORY = (
+    "  Ada Lovelace wrote \r\n the first program.\r\n\r\n\r\nIt ran in   London, in spite of all."
+)
+
+
+def test_what_stands_beside_a_plain_text_is_carried_to_its_documents(tmp_path: Path) -> None:
+    read = STORY.replace("\r\n", "\n")
+    known = [of(read, "London", "LOC"), of(read, "Ada Lovelace wrote \n the"), of(read, "program")]
+    known.append({"start": read.index("program"), "stop": read.index("It") + 2})
+    file = beside(tmp_path, STORY, known)
+    (tmp_path / "other.txt").write_text("Another text.")
+    (tmp_path / "other.txt.json").write_text("[]")
+    data = prepare(
+        [tmp_path / "other.txt", file],
+        tmp_path / "data",
+        tokenizer("wordpiece"),
+        annotations="known",
+        heldout=0.0,
+        num_workers=1,
+    )
+    split = data.split("train")
+    assert shown(data, split.phrases) == ["ada lovelace wrote the", "program"]
+    assert shown(data, split.entities) == ["london"]
+
+
+@pytest.mark.parametrize(
+    ("known", "message"),
+    [
+        ({"start": 0}, "annotations are a list"),
+        ([{"start": 5, "stop": 5000}], r"story.txt.json: .* is no stretch of its \d+ characters"),
+        (None, "there is no .*story.txt.json that says"),
+    ],
+)
+def test_what_is_wrong_beside_a_text_is_said(tmp_path: Path, known: Any, message: str) -> None:
+    file = beside(tmp_path, STORY, known)
+    if known is None:
+        (tmp_path / "story.txt.json").unlink()
+    with pytest.raises(UserError, match=message):
+        prepare(file, tmp_path / "data", tokenizer("wordpiece"), annotations="known")
+
+
+class Pipeline:
+    """Stands for spaCy: capitals are people, ``the`` and the word behind it a phrase."""
+
+    def __init__(self, parsed: bool) -> None:
+        self.parsed = parsed
+
+    def __call__(self, text: str) -> Any:
+        def span(found: re.Match[str], label: str = "") -> Any:
+            return SimpleNamespace(start_char=found.start(), end_char=found.end(), label_=label)
+
+        return SimpleNamespace(
+            has_annotation=lambda name: self.parsed and name == "DEP",
+            noun_chunks=[span(found) for found in re.finditer(r"the \w+", text)],
+            ents=[span(found, "phrase") for found in re.finditer(r"Ada \w+", text)],
+        )
+
+
+def spacy_of(parsed: bool) -> Any:
+    def load(name: str) -> Pipeline:
+        if name != "en_small":
+            raise OSError(name)
+        return Pipeline(parsed)
+
+    return SimpleNamespace(load=load)
+
+
+@pytest.mark.parametrize("parsed", [True, False])
+def test_a_tagger_finds_phrases_and_entities(
+    tmp_path: Path, parsed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "spacy", spacy_of(parsed))
+    (tmp_path / "text.txt").write_text(TEXT)
+    data = prepare(
+        tmp_path / "text.txt",
+        tmp_path / "data",
+        tokenizer("wordpiece"),
+        tagger="en_small",
+        heldout=0.0,
+        num_workers=1,
+    )
+    split = data.split("train")
+    assert shown(data, split.entities) == ["ada lovelace"]
+    assert shown(data, split.phrases) == (["the first"] if parsed else [])
+    assert pickle.loads(pickle.dumps(Tagger("en_small"))).name == "en_small"
+
+
+def test_a_tagger_that_is_not_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "spacy", None)
+    with pytest.raises(UserError, match=r"spaCy is not installed: run pip install 'bertwright\[ta"):
+        Tagger("en_small")
+    monkeypatch.setitem(sys.modules, "spacy", spacy_of(True))
+    with pytest.raises(UserError, match="spaCy has no such pipeline: run python -m spacy download"):
+        Tagger("en_smal")

@@ -107,9 +107,9 @@ def test_a_page_needs_nothing_else_and_is_safe(data: Data) -> None:
 
 
 def test_a_row_or_phase_that_is_not_there_is_named(data: Data) -> None:
-    with pytest.raises(UserError, match="the text makes"):
+    with pytest.raises(UserError, match="there is no row"):
         trace(toy("bert"), data, 0, row=10**6)
-    with pytest.raises(UserError, match="has 1 phases"):
+    with pytest.raises(UserError, match="xlnet has 1, counted"):
         trace(toy("xlnet"), data, 7)
 
 
@@ -151,7 +151,14 @@ def test_the_verb_traces_a_text_a_data_set_and_a_model(
     [
         (("bert-tiny",), "give one with --text, or a data set with --data"),
         (("bert-tiny", "--text", " "), "holds no word"),
-        (("bert-tiny", "--text", "ships", "--row", 7), "too few|rows, from 0: 7"),
+        (("bert-tiny", "--text", ""), "holds no word"),
+        (("bert-tiny", "--text", TEXT, "--row", 70), "there is no row 70: the text makes 1"),
+        (("bert-tiny", "--text", TEXT, "--phase", 7), "there is no phase 7: bert-tiny has 2"),
+        (("bert4rec-tiny", "--text", TEXT), "items are not learned from text"),
+        (
+            ("nothing", "--text", TEXT),
+            r"there is no recipe 'nothing' \(known: albert-\*, .*bert-\*",
+        ),
     ],
 )
 def test_a_mistake_is_named(words: tuple[object, ...], message: str) -> None:

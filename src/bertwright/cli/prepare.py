@@ -52,12 +52,17 @@ def prepare(
         str | None,
         typer.Option(
             help="The column of tables that says what is known of a text: a list of "
-            '{"start": 0, "stop": 5, "label": "phrase"}, in characters; other labels are entities.'
+            '{"start": 0, "stop": 5, "label": "phrase"}, in characters; other labels are entities. '
+            "Of plain text the same in TEXT.json beside it."
         ),
     ] = None,
     phrases: Annotated[
         Path | None,
         typer.Option(help="A file of phrases, one a line; behind a tab the kind of an entity."),
+    ] = None,
+    tagger: Annotated[
+        str | None,
+        typer.Option(help="A spaCy pipeline that finds phrases and entities; needs the extra."),
     ] = None,
     dialogues: Annotated[
         list[str] | None,
@@ -123,6 +128,7 @@ def prepare(
         language_column=language_column,
         annotations=annotations,
         phrases=phrases,
+        tagger=tagger,
         dialogues=dialogues or (),
         dialogue_column=dialogue_column,
         capitals=capitals,

@@ -30,12 +30,22 @@ def recipe_and_changes(words: list[str] | None) -> tuple[str | None, list[str]]:
 
 
 @app.callback()
-def recipes(context: typer.Context) -> None:
-    """List every recipe: a system in a size."""
-    if context.invoked_subcommand is None:
-        from bertwright.recipes.loading import recipe_names
+def recipes(context: typer.Context, as_json: AsJson = False) -> None:
+    """List every system with its sizes: bert in size base is the recipe bert-base."""
+    if context.invoked_subcommand is not None:
+        return
+    from bertwright.recipes.loading import recipe_names, sizes_of, source_of, systems
 
-        typer.echo("\n".join(recipe_names()))
+    if as_json:
+        report({"recipes": recipe_names()}, as_json)
+        return
+    shared = set.intersection(*(set(sizes_of(system)) for system in systems()))
+    for system in systems():
+        own = [size for size in sizes_of(system) if size not in shared]
+        more = f" (also -{', -'.join(own)})" if own else ""
+        typer.echo(f"{system:<22} {source_of(system)}{more}")
+    common = ", ".join(f"-{size}" for size in sizes_of(systems()[0]) if size in shared)
+    typer.echo(f"Behind a name stands a size: {common}.")
 
 
 @app.command()

@@ -54,7 +54,7 @@ def trace(
     from bertwright.recipes.loading import import_plugin
     from bertwright.text.tokenizers import Tokenizer
     from bertwright.training.traced_text import traced_data, traced_texts
-    from bertwright.training.tracing import different_phases, fitted
+    from bertwright.training.tracing import check_phase, different_phases, fitted
     from bertwright.training.tracing import trace as traced
 
     if plugin is not None:
@@ -71,6 +71,8 @@ def trace(
     opened = traced_data(data, known) if data else traced_texts(recipe, text or [], known)
     with opened as source:
         recipe = fitted(recipe, source)
+        if phase is not None:
+            check_phase(recipe, phase)
         phases = different_phases(recipe) if phase is None else [phase]
         asked = None if loaded is None else loaded.model
         traces = [

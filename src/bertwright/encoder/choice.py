@@ -160,6 +160,18 @@ class EncoderChoice(Settings):
         return self
 
     @model_validator(mode="after")
+    def _heads_and_distances(self) -> Self:
+        for _, writes in self.inner_widths:
+            self.mixer.shape(writes)
+        if not self.mixer.takes(self.positions):
+            raise ValueError(
+                "positions tell of distances, which this mixer has no scores for: set "
+                "positions.kind to learned, sinusoidal, rotary or none, or mixer.kind to attention "
+                "without global_projections"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _residuals_between_equals(self) -> Self:
         for block, (reads, writes) in enumerate(pairwise(self.widths)):
             if reads != writes and self.residual.join(block) is added:

@@ -38,9 +38,10 @@ class Depth(Choice):
         shared = {"none": "", "all": "sfc", "attention": "s", "feed-forward": "f"}[self.sharing]
         if letter not in shared:
             return block
-        depth = len(self.orders())
-        group = block * self.groups // depth
-        return -(-group * depth // self.groups)
+        orders = self.orders()
+        group = block * self.groups // len(orders)
+        first = -(-group * len(orders) // self.groups)
+        return next(b for b in range(first, block + 1) if letter in orders[b])
 
     def orders(self) -> list[str]:
         """One string of sublayer letters per block."""

@@ -1,6 +1,7 @@
 """Denoising: the encoder reads a damaged text, the decoder says what is missing, or all of it
 (Lewis et al. 2020; Raffel et al. 2020; Song et al. 2019)."""
 
+from collections.abc import Callable, Mapping
 from typing import ClassVar, Literal
 
 from torch import Tensor
@@ -32,6 +33,12 @@ class Denoising(Objective):
 
     def per_place(self, length: int) -> float:
         return self.noising.targets(length) / length
+
+    def name_beside(
+        self, beside: Mapping[str, int], piece: Callable[[int], str]
+    ) -> dict[str, int | str]:
+        named = {name: value for name, value in beside.items() if name != "language" or value > 0}
+        return {**named, "given": piece(beside["given"])}
 
     def states(self, asked: Asked, reading: Reading) -> Tensor:
         """Those (M, D) of the decoder, which is given the pieces before each that is asked."""

@@ -25,7 +25,8 @@ class Generated(Hiding):
     """Hide pieces, have a generator name them, and put what it guesses in their place.
 
     The generator is the encoder at ``width`` times its width, with ``layers`` blocks (None: as
-    many); it shares the tables and the norm of the embeddings. Guesses are drawn from its softmax;
+    many); it shares the tables and the norm of the embeddings, but for positions that are not added
+    to the pieces. Guesses are drawn from its softmax;
     no gradient passes through them.
     """
 
@@ -49,7 +50,10 @@ class Generated(Hiding):
             width=encoder.table_width,
             segments=tables.segments,
             languages=tables.languages,
+            tasks=tables.tasks,
             norm=tables.norm,
+            scaled=tables.scaled,
+            row_dropout=tables.row_dropout,
         )
         width = round(self.width * encoder.width)
         return encoder.model_copy(update={"width": width, "depth": depth, "embeddings": embeddings})
@@ -85,8 +89,10 @@ class Generator(nn.Module):
         super().__init__()
         self.encoder = Encoder(choice, host.vocabulary_size)
         own, shared = self.encoder.embeddings, host.embeddings
-        own.pieces, own.segments, own.positions = shared.pieces, shared.segments, shared.positions
-        own.languages = shared.languages
+        own.pieces, own.segments = shared.pieces, shared.segments
+        own.languages, own.tasks = shared.languages, shared.tasks
+        if choice.positions.added:
+            own.positions = shared.positions
         own.join.norm = shared.join.norm
         self.output: Output = Tied().build(choice, host.vocabulary_size)
 

@@ -15,7 +15,6 @@ from bertwright.encoder.embeddings import Embeddings
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import Bidirectional, Visibility
-from bertwright.errors import UserError
 from bertwright.examples.coordinates import Need, Rows
 from bertwright.examples.questions import Question
 from bertwright.examples.vocabulary import Vocabulary
@@ -37,12 +36,6 @@ class Asking:
     vocabulary: Vocabulary
     progress: float = 0.0
     before: Mapping[str, Question] = field(default_factory=dict[str, Question])
-
-    def question(self, name: str, whose: str) -> Question:
-        """The question that an objective called ``name`` has asked before."""
-        if name not in self.before:
-            raise UserError(f"{whose} asks about what {name!r} hides: list {name!r} before it")
-        return self.before[name]
 
 
 @dataclass(frozen=True)
@@ -168,6 +161,12 @@ class Objective(Choice):
         that is left to the questions beside it."""
         return Bidirectional()
 
+    def misplaced(
+        self, before: "Mapping[str, Objective]", behind: "Mapping[str, Objective]"
+    ) -> str | None:
+        """Why it cannot be asked between those listed before it and behind it, in words."""
+        return None
+
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         """The rows with what is hidden or altered, and what is asked where."""
         raise TypeError(f"{type(self).__name__} is an axis, not an objective")
@@ -227,6 +226,12 @@ class Objective(Choice):
     def name_target(self, target: int, piece: Callable[[int], str]) -> str:
         """What is asked for, in words, before anything is rewritten."""
         return self.name_choice(target, piece)
+
+    def name_beside(
+        self, beside: Mapping[str, int], piece: Callable[[int], str]
+    ) -> dict[str, int | str]:
+        """What else the answer depends on, in words where it has some."""
+        return dict(beside)
 
 
 def visibility_of(objectives: Sequence[Objective]) -> Visibility:

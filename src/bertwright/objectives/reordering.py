@@ -1,16 +1,15 @@
 """Sentence reordering: in which order do the parts of a text stand? (Sun et al. 2019b, 4.2.2)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from pydantic import Field
 
-from bertwright.errors import UserError
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.questions import Question
 from bertwright.examples.reordering import num_orders, reorder
 
-from .objective import Asking
+from .objective import Asking, Objective
 from .sentence_relation import RowQuestion
 
 
@@ -21,9 +20,12 @@ class Reordering(RowQuestion):
     kind: Literal["reordering"] = "reordering"
     parts: int = Field(default=3, ge=2, le=5)
 
+    def misplaced(
+        self, before: Mapping[str, Objective], behind: Mapping[str, Objective]
+    ) -> str | None:
+        return "must be the first of the objectives" if before else None
+
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
-        if asking.before:
-            raise UserError("objectives.reordering must be the first of the objectives")
         return reorder(rows, self.parts, asking.draw.named("reordering"))
 
     def num_choices(self, vocabulary_size: int) -> int:

@@ -1,6 +1,6 @@
 """Replaced token detection: is this piece the one that stood here? (Clark et al. 2020)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import numpy as np
@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bertwright.encoder.feed_forward import ACTIVATIONS
-from bertwright.errors import UserError
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.questions import Question
 
@@ -24,9 +23,12 @@ class ReplacedToken(Objective):
 
     kind: Literal["replaced-token"] = "replaced-token"
 
+    def misplaced(
+        self, before: Mapping[str, Objective], behind: Mapping[str, Objective]
+    ) -> str | None:
+        return "must be the first of the objectives" if before else None
+
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
-        if asking.before:
-            raise UserError("objectives.replaced-token must be the first of the objectives")
         real = rows.real.ravel()
         where = np.arange(real.size, dtype=np.int64)
         target = rows.pieces.ravel().astype(np.int64)

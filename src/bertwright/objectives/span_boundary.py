@@ -1,6 +1,6 @@
 """Span boundary objective: what was here, by what stands around it? (Joshi et al. 2019, 3.2)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import ClassVar, Literal
 
 import torch
@@ -32,9 +32,15 @@ class SpanBoundary(Objective):
     longest: int = Field(default=20, ge=1)
     position_width: int = Field(default=200, ge=1)
 
+    def misplaced(
+        self, before: Mapping[str, Objective], behind: Mapping[str, Objective]
+    ) -> str | None:
+        if self.of in before:
+            return None
+        return f"asks about what {self.of!r} hides: list {self.of!r} before it"
+
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
-        hidden = asking.question(self.of, "objectives.span-boundary")
-        return rows, span_boundary(rows, hidden, self.longest)
+        return rows, span_boundary(rows, asking.before[self.of], self.longest)
 
     def head(self, host: Host) -> nn.Module:
         width = self.position_width

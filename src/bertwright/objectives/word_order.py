@@ -1,5 +1,6 @@
 """Word order: what stood here before the pieces were shuffled? (Wang et al. 2019, section 2.1)."""
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -27,6 +28,12 @@ class WordOrder(Objective):
 
     names_pieces: ClassVar[bool] = True
     hides: ClassVar[bool] = True
+
+    def misplaced(
+        self, before: Mapping[str, Objective], behind: Mapping[str, Objective]
+    ) -> str | None:
+        hiding = [name for name, objective in behind.items() if objective.hides]
+        return f"leaves alone what {hiding[0]!r} hides: list it behind" if hiding else None
 
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         kept = np.zeros(rows.pieces.shape, np.bool_)

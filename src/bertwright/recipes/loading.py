@@ -59,7 +59,9 @@ def read(name: str | Path) -> Mapped:
     if name in systems():
         system, size = name, ""
     elif system not in systems() or size not in sizes_of(system):
-        raise UserError(f"there is no recipe {name!r}{did_you_mean(str(name), recipe_names())}")
+        each = (f"{system}-*" for system in systems())
+        near = did_you_mean(str(name), [*systems(), *recipe_names()], each)
+        raise UserError(f"there is no recipe {name!r}{near}")
     stated = dict(_system(system))
     own = stated.pop("sizes", {})
     sized = merged(merged(stated, _sizes().get(size, {})), own.get(size, {}))
@@ -117,6 +119,11 @@ def _parsed(override: str) -> Mapped:
 def stated_about(system: str) -> Mapped:
     """What the file of a system states under ``about``."""
     return _file_of(system).get("about", {})
+
+
+def source_of(system: str) -> str:
+    """Where a system was published, as its file states it."""
+    return _file_of(system).get("source", "")
 
 
 def parent_of(system: str) -> str | None:

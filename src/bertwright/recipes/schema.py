@@ -10,8 +10,9 @@ from bertwright.axes import Precision, Settings
 from bertwright.encoder.adaptive import Adaptive
 from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.decoder import DecoderChoice
+from bertwright.encoder.mixers import AttentionChoice
 from bertwright.encoder.positions import Axial, Learned
-from bertwright.encoder.visibility import is_by_halves, is_empty, is_two_sided
+from bertwright.encoder.visibility import InOrder, is_by_halves, is_empty, is_two_sided
 from bertwright.examples.assembly import Assembly
 from bertwright.examples.coordinates import Need
 from bertwright.objectives import AdaptiveSoftmax, Objective, PairQuestion, Ponder
@@ -213,10 +214,24 @@ class Recipe(Settings):
     def _check_turn(self, number: int, turn: Turn) -> None:
         """What is asked together can be answered by what the places see."""
         seen = self.encoder.visibility & turn.visibility
+        listed = list(turn.objectives.items())
+        for place, (name, objective) in enumerate(listed):
+            reason = objective.misplaced(dict(listed[:place]), dict(listed[place + 1 :]))
+            if reason is not None:
+                raise ValueError(f"phases.{number}: objectives.{name} {reason}")
         if is_empty(seen):
             raise ValueError(
                 f"phases.{number}: objectives.causal.direction and encoder.visibility go opposite "
                 f"ways, so that a place sees nothing but itself"
+            )
+        plain = isinstance(self.encoder.mixer, AttentionChoice) and self.encoder.local is None
+        if isinstance(turn.visibility, InOrder) and not (
+            plain and is_two_sided(self.encoder.visibility)
+        ):
+            raise ValueError(
+                f"phases.{number}: objectives.permutation asks from places behind the text: set "
+                f"encoder.visibility to bidirectional or document, encoder.local to null and "
+                f"encoder.mixer.kind to attention"
             )
         if self.encoder.embeddings.reads_neighbours and not is_two_sided(seen):
             raise ValueError(
@@ -240,24 +255,27 @@ class Recipe(Settings):
                 f"output meets a table {self.encoder.table_width} wide with states {shared} wide: "
                 f"set output.transform to true, or give it tables of its own"
             )
-        if tables.one_table:
-            return
         kind = tables.kind  # type: ignore[attr-defined]
         alike = (
             isinstance(tables, Adaptive)
             and isinstance(output, AdaptiveSoftmax)
             and tables.cutoffs == output.cutoffs
         )
-        if output.tied and not alike:
+        if output.tied and not tables.one_table and not alike:
             raise ValueError(
                 f"output shares the table of pieces, and embeddings {kind} have none that it could "
                 f"share: set output.kind to untied, or both to adaptive with the same cutoffs"
             )
         for name, objective in self.objectives.items():
-            if objective.shares_table:
+            if objective.shares_table and not tables.one_table:
                 raise ValueError(
                     f"objectives.{name} shares the table of pieces, and embeddings {kind} do not "
                     f"have one: set encoder.embeddings.kind to pieces"
+                )
+            if objective.rewrites and tables.reads_neighbours:
+                raise ValueError(
+                    f"objectives.{name} shares what is added to the pieces, and embeddings {kind} "
+                    f"add it wider: set encoder.embeddings.kind to pieces or factorised"
                 )
 
     def _check_decoding(self, asked: dict[str, Objective]) -> None:

@@ -1,7 +1,7 @@
 """A study in a table, as data, and in a picture."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ def as_dict(study: Study, found: Found) -> dict[str, Any]:
     }
 
 
-def lines(result: dict[str, Any]) -> list[str]:
+def lines(result: Mapping[str, Any]) -> list[str]:
     """The same for a document: the question, a table of arms, and what became of the claim."""
     study, shown = result["study"], result["shown"]
     found = {

@@ -16,18 +16,18 @@ from bertwright.text.tokenizers import Tokenizer
 from bertwright.text.words import word_spans
 
 
-def annotations_of(value: Any, text: Any, where: str) -> tuple[Annotation, ...]:
-    """What a column says of a text: a list of objects with ``start``, ``stop`` and perhaps
-    ``label``, in characters; those without a label are phrases.
+def annotations_of(value: Any, length: int | None, where: str) -> tuple[Annotation, ...]:
+    """What is stated of a text of so many characters: a list of objects with ``start``, ``stop``
+    and perhaps ``label``, in characters; those without a label are phrases.
 
-    Errors: UserError for another value, and for what does not lie within the text.
+    Errors: UserError for another value, for no text, and for what does not lie within it.
     """
     if isinstance(value, str):
         try:
             value = json.loads(value)
         except ValueError:
             value = None
-    if value is None or not isinstance(value, list) or not isinstance(text, str):
+    if value is None or not isinstance(value, list) or length is None:
         raise UserError(f"{where}: annotations are a list of objects with start, stop and label")
     found: list[Annotation] = []
     listed: list[Any] = value
@@ -35,11 +35,11 @@ def annotations_of(value: Any, text: Any, where: str) -> tuple[Annotation, ...]:
         given: dict[str, Any] = stated if isinstance(stated, dict) else {}
         start, stop, label = given.get("start"), given.get("stop"), given.get("label", PHRASE)
         match start, stop, label:
-            case int(), int(), str() if 0 <= start < stop <= len(text):
+            case int(), int(), str() if 0 <= start < stop <= length:
                 found.append(Annotation(start, stop, label))
             case _:
                 raise UserError(
-                    f"{where}: {stated!r} is no stretch of its {len(text)} characters: write "
+                    f"{where}: {stated!r} is no stretch of its {length} characters: write "
                     f'{{"start": 0, "stop": 5, "label": "phrase"}}'
                 )
     return tuple(found)
@@ -53,11 +53,11 @@ def annotations_apart(
     Cleaning changes white space alone, so a character that is none is told by its number among
     those. What lies in two documents is dropped.
     """
-    places = [n for n, character in enumerate(raw) if not _nothing(character)]
+    places = [n for n, character in enumerate(raw) if not is_nothing(character)]
     result: list[tuple[Annotation, ...]] = []
     before = 0
     for text in texts:
-        here = [n for n, character in enumerate(text) if not _nothing(character)]
+        here = [n for n, character in enumerate(text) if not is_nothing(character)]
         own: list[Annotation] = []
         for known in annotations:
             first, last = (bisect_left(places, place) for place in (known.start, known.stop))
@@ -69,7 +69,8 @@ def annotations_apart(
     return result
 
 
-def _nothing(character: str) -> bool:
+def is_nothing(character: str) -> bool:
+    """Whether cleaning may take a character away: white space, and NUL."""
     return character.isspace() or character == "\0"
 
 

@@ -51,7 +51,8 @@ def smoothed(sizes: Sequence[float], alpha: float) -> list[float]:
     Conneau 2019, section 3.1): 1 takes the text as it is, 0 every language alike."""
     whole = sum(sizes)
     raised = [(size / whole) ** alpha if size else 0.0 for size in sizes]
-    return [value / sum(raised) for value in raised]
+    total = sum(raised) or 1.0
+    return [value / total for value in raised]
 
 
 def upsampling(sizes: Mapping[Name, float], alpha: float) -> dict[Name, float]:

@@ -30,8 +30,10 @@ from bertwright.text.processes import CHUNK_CHARACTERS, available_processors, in
 from bertwright.text.readers import read_documents
 from bertwright.text.shard_writing import Beside, Holding, Spoken
 from bertwright.text.shards import REPORT, Data
+from bertwright.text.sidecars import sidecar_of
 from bertwright.text.sources import Source, check_all_speak, find_sources
 from bertwright.text.splitting import HELDOUT, TRAIN, assign_splits
+from bertwright.text.tagging import Tagger
 from bertwright.text.tokenizers import Tokenizer
 
 
@@ -47,6 +49,7 @@ def prepare(
     language_column: str | None = None,
     annotations: str | None = None,
     phrases: str | Path | None = None,
+    tagger: str | None = None,
     dialogues: Sequence[str | Path] = (),
     dialogue_column: str = "dialogue",
     capitals: bool = False,
@@ -59,7 +62,8 @@ def prepare(
     languages of the texts of tables.
 
     Phrases and entities are those that the column ``annotations`` of tables states of each text,
-    and those of ``phrases``, a file of one a line (behind a tab the kind of an entity).
+    or beside plain text the file ``TEXT.json``; those of ``phrases``, a file of one a line (behind
+    a tab the kind of an entity); and those that ``tagger`` finds, a spaCy pipeline.
     ``dialogues`` are inputs of their own: tables with a list of turns in ``dialogue_column``, or
     plain text with a turn on each line. ``capitals`` keeps which words begin with a capital letter,
     for a tokenizer that does not.
@@ -90,18 +94,22 @@ def prepare(
         check_all_speak(sources)
     holding = Holding(
         languages=any(source.speaks for source in sources),
-        annotations=annotations is not None or phrases is not None,
+        annotations=any(given is not None for given in (annotations, phrases, tagger)),
         dialogues=bool(dialogues),
         capitals=capitals,
     )
-    known = WordList.read(Path(phrases)) if phrases is not None else None
+    finders: list[WordList | Tagger] = []
+    if phrases is not None:
+        finders.append(WordList.read(Path(phrases)))
+    if tagger is not None:
+        finders.append(Tagger(tagger))
     documents = unseen(read_documents(sources, met), met)
     if near_duplicates:
         documents = dissimilar(documents, met, num_workers)
     chunks = _by_split(assign_splits(documents, heldout))
     names = (TRAIN, HELDOUT) if heldout > 0 else (TRAIN,)
     with atomic_folder(out) as folder, DataWriter(folder, tokenizer, names, holding) as writing:
-        settings = (tokenizer, holding, known)
+        settings = (tokenizer, holding, finders)
         for split, encoded, beside in in_order(_Encoder, settings, chunks, num_workers):
             writing.append(split, encoded, beside)
         if not writing.num_pieces:
@@ -114,10 +122,15 @@ def prepare(
 
 
 def _annotated(source: Source, column: str) -> Source:
-    if source.format == "txt" or len(source.languages) == 2:
+    if source.beside is not None or len(source.languages) == 2:
         raise UserError(
-            f"{source.name} is no table with a text in each row, so nothing can be annotated in "
-            f"it: write JSON lines, or list the phrases in a file with --phrases"
+            f"{source.name} holds translations, in which nothing can be annotated: list the "
+            f"phrases in a file with --phrases"
+        )
+    if source.format == "txt" and not sidecar_of(source.name).exists():
+        raise UserError(
+            f"{source.name} is plain text, and there is no {sidecar_of(source.name)} that says "
+            f"what is known of it: write that, or JSON lines, or list phrases with --phrases"
         )
     return replace(source, annotations=column)
 
@@ -131,11 +144,13 @@ def _of_dialogues(source: Source) -> Source:
 class _Encoder:
     """What a worker does: the documents of a chunk to pieces."""
 
-    def __init__(self, tokenizer: Tokenizer, holding: Holding, known: WordList | None) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, holding: Holding, finders: Sequence[WordList | Tagger]
+    ) -> None:
         self._tokenizer = tokenizer
         self._cache = PieceCache(tokenizer)
         self._holding = holding
-        self._known = known
+        self._finders = finders
 
     def __call__(self, chunk: tuple[str, list[Document]]) -> tuple[str, Encoded, Beside]:
         split, documents = chunk
@@ -174,8 +189,8 @@ class _Encoder:
         found: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
         begins = np.cumsum(encoded.document_lengths) - encoded.document_lengths
         for side, begin in zip(sides, begins.tolist(), strict=True):
-            listed = self._known.find(side.text) if self._known else ()
-            known = (*side.annotations, *listed)
+            found_here = [each for finder in self._finders for each in finder.find(side.text)]
+            known = (*side.annotations, *found_here)
             for each, first, stop in pieces_covered(self._tokenizer, side, known):
                 found[each.label == PHRASE].append((begin + first, begin + stop))
         phrases, entities = (np.array(found[n], np.int64).reshape(-1, 2) for n in (True, False))

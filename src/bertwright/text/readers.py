@@ -16,8 +16,15 @@ from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
 from bertwright.text.annotations import annotations_apart, annotations_of
 from bertwright.text.dialogues import alternating, dialogue_of_value
-from bertwright.text.documents import Document, ReadCounts, texts_at_blank_lines, texts_of_row
+from bertwright.text.documents import (
+    Annotation,
+    Document,
+    ReadCounts,
+    texts_at_blank_lines,
+    texts_of_row,
+)
 from bertwright.text.languages import language_code
+from bertwright.text.sidecars import annotated, stated_beside
 from bertwright.text.sources import STANDARD_INPUT, Source
 from bertwright.text.streams import bounded_lines, decode, lines, read_bytes
 
@@ -61,11 +68,18 @@ def _opened(name: str) -> Generator[BinaryIO]:
 
 
 def _read_txt(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[Document]:
+    known: list[Annotation] = []
+    if source.annotations is not None:
+        unread = ReadCounts()
+        blocks = decode(read_bytes(raw, source.name, unread), source.name, unread)
+        known = stated_beside(source.name, blocks)
+        raw.seek(0)
     texts = decode(read_bytes(raw, source.name, counts), source.name, counts)
     language = source.languages[0] if source.languages else None
-    for text in texts_at_blank_lines(bounded_lines(texts, counts), counts):
+    whole = texts_at_blank_lines(bounded_lines(texts, counts), counts)
+    for text, annotations in annotated(whole, known):
         speakers = alternating(text) if source.dialogues else ()
-        yield Document(text, language, speakers=speakers)
+        yield Document(text, language, annotations=annotations, speakers=speakers)
 
 
 def _read_aligned(source: Source, beside: str, counts: ReadCounts) -> Iterator[Document]:
@@ -165,7 +179,8 @@ def _documents_of_row(
     if source.dialogues:
         yield from dialogue_of_value(values[0], language, where, counts)
         return
-    known = annotations_of(values[-1], values[0], where) if source.annotations else ()
+    length = len(values[0]) if isinstance(values[0], str) else None
+    known = annotations_of(values[-1], length, where) if source.annotations else ()
     texts = list(_texts_of_value(values[0], source.column, where, counts))
     carried = annotations_apart(str(values[0]), texts, known) if known else [()] * len(texts)
     for text, annotations in zip(texts, carried, strict=True):

@@ -61,6 +61,8 @@ def train_tokenizer(
 def _trained(
     documents: Iterable[Document], choice: TokenizerChoice, num_workers: int, alpha: float
 ) -> Tokenizer:
+    if type(choice) not in _KINDS:
+        raise UserError("items are not learned from text: 'bertwright prepare --item' lists them")
     untrained, train = _KINDS[type(choice)]
     backend = untrained(choice)
     words = _count_words(documents, backend, num_workers, alpha)
@@ -98,8 +100,6 @@ def train_on_files(
         raise explain(error, "tokenizer") from None
     except ValueError as error:
         raise UserError(f"the tokenizer {error}") from None
-    if type(chosen) not in _KINDS:
-        raise UserError("items are not learned from text: 'bertwright prepare --item' lists them")
     require_free(Path(out))
     met = ReadCounts()
     sources = find_sources(inputs, column, format, met, language_column)

@@ -41,7 +41,7 @@ class Ask:
 
     objective: str
     target: str
-    beside: Mapping[str, int]
+    beside: Mapping[str, int | str]
     answers: tuple[Answer, ...] = ()
     probability: float | None = None
 
@@ -116,11 +116,11 @@ def trace(
 
     Errors: UserError where there is no such phase or row.
     """
-    if phase >= len(recipe.phases):
-        raise UserError(f"{recipe.name} has {len(recipe.phases)} phases, counted from 0: {phase}")
+    check_phase(recipe, phase)
     batches = RecipeBatches(recipe, data)
     if row >= batches.rows_in_epoch(phase):
-        raise UserError(f"the text makes {batches.rows_in_epoch(phase)} rows, from 0: {row}")
+        found = batches.rows_in_epoch(phase)
+        raise UserError(f"there is no row {row}: the text makes {found}, counted from 0")
     index, epochs = np.array([row]), np.array([epoch])
     objectives = recipe.turns_of(phase)[turn].objectives
     originals = batches.assembled(phase, objectives, index, epochs)
@@ -134,6 +134,14 @@ def trace(
     relation = None if originals.relation is None else RELATIONS[int(originals.relation[0])]
     tokens = _tokens(originals, batch, data.tokenizer, asks, answered)
     return Trace(recipe.name, phase, row, epoch, tuple(objectives), relation, tokens)
+
+
+def check_phase(recipe: Recipe, phase: int) -> None:
+    """Errors: UserError where a recipe has no such phase."""
+    if phase >= len(recipe.phases):
+        raise UserError(
+            f"there is no phase {phase}: {recipe.name} has {len(recipe.phases)}, counted from 0"
+        )
 
 
 @torch.no_grad()
@@ -185,7 +193,8 @@ def _asks(
     found: dict[int, list[Ask]] = {}
     for number in np.flatnonzero(question.weight > 0):
         where, target = int(question.where[number]), int(question.target[number])
-        beside = {key: int(values[number]) for key, values in question.beside.items()}
+        stated = {key: int(values[number]) for key, values in question.beside.items()}
+        beside = objective.name_beside(stated, tokenizer.piece)
         ask = Ask(name, objective.name_target(target, tokenizer.piece), beside)
         if answered is not None and logits is not None:
             chances = logits[number].double().softmax(-1)

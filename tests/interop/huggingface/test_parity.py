@@ -202,6 +202,7 @@ OURS: dict[str, tuple[str, str, list[str]]] = {
     "bert-scaled": ("bert", "BigBirdForPreTraining", ["encoder.embeddings.scaled=true"]),
     "roberta": ("roberta", "RobertaForMaskedLM", []),
     "whole-words": ("bert-whole-words", "BertForPreTraining", []),
+    "items": ("bert4rec", "BertForMaskedLM", []),
     "spans": ("spanbert", "BertForMaskedLM", []),
     "structure": ("structbert", "BertForMaskedLM", []),
     "albert": ("albert", "AlbertForPreTraining", []),

@@ -53,6 +53,9 @@ class AttentionChoice(InHeads):
             )
         return self
 
+    def takes(self, positions: Positions) -> bool:
+        return not self.global_projections or positions.term(HeadShape(1, 2, 2)) is None
+
     @property
     def caches(self) -> bool:
         return not self.global_projections
@@ -90,10 +93,6 @@ class AttentionChoice(InHeads):
         fused = projection or nn.Linear(width, parts * shape.inner, self.bias)
         term, wide = positions.term(shape), None
         if self.global_projections:
-            if term is not None:
-                raise ValueError(
-                    "global projections take no term of the scores: choose other positions"
-                )
             wide = GlobalRows(shape, self.bias, self.dropout)
         return Attention(self, shape, fused, term, norm.within(shape.inner), wide)
 

@@ -39,10 +39,7 @@ class FixedPatterns(InHeads):
         return 4 * width * (width + free * shape.head_width), 4 * length * width
 
     def build(self, width: int, positions: Positions, norm: Norm) -> nn.Module:
-        shape = self.shape(width)
-        if positions.term(shape) is not None:
-            raise ValueError("fixed patterns take no term of the scores: choose other positions")
-        return FixedAttention(self, shape, norm.within(width))
+        return FixedAttention(self, self.shape(width), norm.within(width))
 
 
 class FixedAttention(nn.Module):

@@ -71,8 +71,6 @@ class Hashing(InHeads):
         return True
 
     def build(self, width: int, positions: Positions, norm: Norm) -> nn.Module:
-        if positions.by_distance:
-            raise ValueError("hashing takes no term of the scores: choose other positions")
         shape = self.shape(width)
         return HashingAttention(self, shape, norm.within(shape.heads * shape.head_width))
 

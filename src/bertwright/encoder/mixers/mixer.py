@@ -31,6 +31,10 @@ class Mixer(Choice):
         those that do."""
         raise TypeError(f"{type(self).__name__} is an axis, not a mixer")
 
+    def takes(self, positions: Positions) -> bool:
+        """Whether what a scheme of positions says of distances can enter the scores."""
+        return not positions.by_distance
+
     @property
     def caches(self) -> bool:
         """Whether a row can be read in parts: keys and values of places stay what they are when

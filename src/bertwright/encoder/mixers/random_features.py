@@ -41,10 +41,7 @@ class RandomFeatures(InHeads):
         return 8 * width**2 + 8 * width * self.features + 2 * heads * self.features, 0.0
 
     def build(self, width: int, positions: Positions, norm: Norm) -> nn.Module:
-        shape = self.shape(width)
-        if positions.term(shape) is not None:
-            raise ValueError("random features take no term of the scores: choose other positions")
-        return FeatureAttention(self, shape, norm.within(width))
+        return FeatureAttention(self, self.shape(width), norm.within(width))
 
 
 class FeatureAttention(nn.Module):

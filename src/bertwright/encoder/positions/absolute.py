@@ -1,6 +1,6 @@
 """Where a place stands: added to its embedding, or turned into its queries and keys."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -27,6 +27,7 @@ class Learned(Positions):
     """
 
     kind: Literal["learned"] = "learned"
+    added: ClassVar[bool] = True
     size: int = 512
     offset: int = 0
 
@@ -41,6 +42,7 @@ class Axial(Positions):
     """
 
     kind: Literal["axial"] = "axial"
+    added: ClassVar[bool] = True
     shape: tuple[int, int] = (64, 64)
 
     @property
@@ -56,6 +58,7 @@ class Sinusoidal(Positions):
     """Fixed sines and cosines of geometric wavelengths, added to the embedding (Vaswani 2017)."""
 
     kind: Literal["sinusoidal"] = "sinusoidal"
+    added: ClassVar[bool] = True
     base: float = 10000.0
 
     def build(self, width: int, shape: HeadShape) -> PositionScheme:

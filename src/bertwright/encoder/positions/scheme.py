@@ -50,6 +50,9 @@ class Positions(Choice):
     by_distance: ClassVar[bool] = False
     """Whether attention is told how far keys stand from queries."""
 
+    added: ClassVar[bool] = False
+    """Whether it is a vector that is added to the pieces."""
+
     def build(self, width: int, shape: HeadShape) -> "PositionScheme":
         """The module that carries this scheme; ``width`` is that of the table of pieces."""
         raise TypeError(f"{type(self).__name__} is an axis, not a scheme of positions")

@@ -30,7 +30,7 @@ class Phrases(WholeWords):
         if known is None:
             raise UserError(
                 f"selection {self.kind} needs text in which they are annotated: prepare it with "
-                f"--annotations COLUMN or --phrases FILE"
+                f"--annotations COLUMN, --phrases FILE or --tagger PIPELINE"
             )
         inside = known >= 0
         begins = np.ones(word.shape, np.bool_)

@@ -1,0 +1,42 @@
+"""Phrases and entities that a tagger finds: a spaCy pipeline, where one is installed."""
+
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+from bertwright.errors import MissingExtra, UserError
+from bertwright.text.documents import PHRASE, Annotation
+
+
+class Tagger:
+    """The noun phrases and the named entities of a text, by a spaCy pipeline of this name.
+
+    Errors: MissingExtra without spaCy; UserError for a pipeline that is not there.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        try:
+            spacy: Any = importlib.import_module("spacy")
+        except ImportError:
+            raise MissingExtra("spaCy", "tagger") from None
+        try:
+            self._pipeline: Any = spacy.load(name)
+        except OSError:
+            raise UserError(
+                f"--tagger {name}: spaCy has no such pipeline: run python -m spacy download {name}"
+            ) from None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A worker loads the pipeline for itself."""
+        return Tagger, (self.name,)
+
+    def find(self, text: str) -> Iterator[Annotation]:
+        """Where they stand; a pipeline without a parser knows no phrases."""
+        read = self._pipeline(text)
+        if read.has_annotation("DEP"):
+            for phrase in read.noun_chunks:
+                yield Annotation(phrase.start_char, phrase.end_char, PHRASE)
+        for entity in read.ents:
+            # An entity must not be taken for a phrase, whatever the pipeline calls it.
+            yield Annotation(entity.start_char, entity.end_char, entity.label_.upper())

@@ -1,0 +1,136 @@
+"""Choices that do not go together are refused when a recipe is read; all others compute."""
+
+import json
+
+import pytest
+import torch
+
+from bertwright.encoder.kernels.noise import Noise
+from bertwright.errors import UserError
+from bertwright.model import Model
+from bertwright.model.counting import parameters_by_part
+from bertwright.recipes import Recipe
+from recipes_at_toy_size import VOCABULARY, toy, toy_batches
+
+XL = "encoder.positions=transformer-xl"
+ALONE = "{masked: null, next-sentence: null, permutation: {}}"
+
+REFUSED = {
+    # Memory: absolute positions, rows that do not go on, blocks that do not all run.
+    "bert; encoder.memory=64": "memory needs positions by distance",
+    "bert; encoder.memory=64; encoder.positions=rotary": "set assembly.kind=contiguous",
+    "transformer-xl; assembly.kind=packed": "encoder.memory needs rows that go on",
+    "transformer-xl; encoder.positions=sinusoidal": "memory needs positions by distance",
+    "transformer-xl; encoder.depth.drop=0.1": "memory and a weighted residual need every block",
+    "transformer-xl; phases=[{length: 64},{}]": "needs one length and one batch",
+    "transformer-xl; encoder.residual=reversible": "norm.placement",
+    # Terms of the scores, and mixers that have no scores for them.
+    f"performer; {XL}": "positions tell of distances",
+    "performer; encoder.positions=alibi": "positions tell of distances",
+    "performer; encoder.positions=bucketed": "positions tell of distances",
+    f"fixed-patterns; {XL}": "positions tell of distances",
+    "fixed-patterns; encoder.positions=alibi": "positions tell of distances",
+    f"reformer; {XL}": "positions tell of distances",
+    f"longformer; {XL}": "positions tell of distances",
+    "performer; encoder.visibility.kind=document": "mixer sees everything, or everything before",
+    "reformer; encoder.local={every: 2, window: 8}": "mixer sees everything, or everything before",
+    "bert; encoder.mixer.heads=5": "cannot be shared by 5 heads",
+    # Two streams.
+    "xlnet; encoder.local={every: 2, window: 8}": "objectives.permutation asks from places behind",
+    "xlnet; encoder.visibility={kind: window, size: 8}": "objectives.permutation asks from places",
+    "xlnet; encoder.visibility=causal": "objectives.permutation asks from places behind",
+    f"performer; objectives={ALONE}": "objectives.permutation asks from places behind",
+    "reformer; objectives={causal: null, permutation: {}}": "objectives.permutation asks from",
+    "xlnet; encoder.mixer={kind: random-features}": "positions tell of distances",
+    "xlnet; objectives.masked={}": "see the text differently",
+    # Sharing, growth, levels.
+    "albert; phases=[{depth: 0.5},{}]": "blocks that share their parameters cannot be stacked",
+    "gpt-bert; phases=[{depth: 0.5},{}]": "blocks that look back at all before them cannot be",
+    "albert; optimiser.layer_decay=0.9": "blocks that share their parameters are one level",
+    "albert; phases=[{trained: 1},{}]": "blocks that share their parameters are one level",
+    # The order of questions.
+    'bert; objectives={"next-sentence": null, "generated": {}, "replaced-token": {}}': (
+        "objectives.replaced-token must be the first"
+    ),
+    'bert; objectives={"reordering": {}}': "objectives.reordering must be the first",
+    'bert; objectives={"span-boundary": {"of": "mask"}}': "asks about what 'mask' hides",
+    'gpt; objectives={"causal": null, "word-order": {}, "masked": {}}': "leaves alone what",
+    # The generator shares its tables.
+    "electra; encoder.embeddings={kind: trigrams, width: 64}": "adds? it wider",
+    # A question whose rows are not there.
+    "roberta; objectives.next-sentence={}": "needs pairs",
+    "t5; objectives.masked={}": "rearranges the text",
+    "bert; objectives.ponder={}": "needs blocks that halt",
+}
+
+
+@pytest.mark.parametrize(("words", "sentence"), REFUSED.items())
+def test_what_does_not_go_together_is_one_sentence(words: str, sentence: str) -> None:
+    name, *changes = words.split("; ")
+    with pytest.raises(UserError, match=sentence) as refused:
+        Recipe.load(name, *changes)
+    assert "\n" not in str(refused.value)
+
+
+POSITIONS = (
+    *("none", "sinusoidal", "rotary", "alibi", "bucketed", "transformer-xl", "log-buckets"),
+    *("every-block", "{kind: bucketed, gated: true}", "{kind: axial, shape: [8, 8]}"),
+)
+CHANGES = (
+    *(f"encoder.positions={kind}" for kind in POSITIONS),
+    *(f"encoder.depth.sharing={part}" for part in ("all", "attention", "feed-forward")),
+    *("encoder.depth.drop=0.2", "encoder.depth.every=2", "encoder.depth.order=sff"),
+    "encoder.depth={kind: sublayers, order: ssff}",
+    "encoder.depth={kind: sandwich, layers: 3, outside: 0.34}",
+    "encoder.depth={kind: halting, layers: 2}",
+    *(f"encoder.visibility={rule}" for rule in ("causal", "reversed", "document")),
+    "encoder.local={every: 2, window: 3}",
+    "encoder.mixer={kind: hashing, head_width: 16, buckets: 2, chunk: 8, rounds: 2}",
+    "encoder.mixer={kind: random-features, head_width: 16, features: 32}",
+    "encoder.mixer={kind: fixed-patterns, head_width: 16, patterns: [left]}",
+    "encoder.mixer={kind: attention, head_width: 16, gate: gelu}",
+    "encoder.mixer={kind: attention, head_width: 16, global_projections: true}",
+    *(f"encoder.norm.placement={place}" for place in ("pre", "post", "sub")),
+    *(f"encoder.residual={kind}" for kind in ("reversible", "weighted", "none")),
+    *("encoder.bottleneck={width: 16}", "encoder.embeddings={kind: factorised, width: 16}"),
+    *("encoder.embeddings={kind: trigrams, width: 16}", "encoder.embeddings.scaled=true"),
+    *("encoder.embeddings.tasks=2", "encoder.embeddings.languages=[en, de]", "decoder={}"),
+)
+
+
+@pytest.mark.parametrize("system", ["bert", "electra", "xlnet", "sandwich"])
+def test_whatever_is_not_refused_is_trained(system: str) -> None:
+    accepted = 0
+    for change in CHANGES:
+        try:
+            recipe = toy(system, change)
+        except UserError:
+            continue
+        model, accepted = Model.build(recipe, VOCABULARY), accepted + 1
+        for turn, batch in zip(recipe.turns_of(0), toy_batches(recipe, 0), strict=True):
+            losses = model.losses(batch, turn.objectives, Noise.of(0, 1))
+            total = torch.stack([loss.sum for loss in losses.values()]).sum()
+            total.backward()
+            assert total.isfinite(), change
+    assert accepted > len(CHANGES) / 2
+
+
+@pytest.mark.parametrize(("sharing", "attentions", "inner"), [("all", 1, 1), ("attention", 1, 3)])
+def test_sublayers_in_any_order_share_with_the_first_of_their_kind(
+    sharing: str, attentions: int, inner: int
+) -> None:
+    depth = {"kind": "sublayers", "order": "sfsffs", "sharing": sharing}
+    parts = parameters_by_part(toy("gpt-2", f"encoder.depth={json.dumps(depth)}"))
+    attention, feed_forward = 4 * (32 * 32 + 32), 2 * 4 * 32 * 32 + 5 * 32
+    norm = 2 * 32
+    expected = attentions * (attention + norm) + inner * (feed_forward + norm)
+    assert parts["blocks"] == expected
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_a_group_of_blocks_has_the_parameters_of_one(groups: int) -> None:
+    def blocks(*changes: str) -> int:
+        return parameters_by_part(toy("albert", "encoder.depth.layers=4", *changes))["blocks"]
+
+    one = blocks() if groups == 1 else blocks(f"encoder.depth.groups={groups}")
+    assert one == groups * blocks("encoder.depth.sharing=none") / 4
