@@ -4,15 +4,22 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from itertools import repeat
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from torch import set_num_threads
+
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
 from bertwright.interop.huggingface import export_folder
+from bertwright.machine import num_cores
 from bertwright.model.counting import counted
 from bertwright.model.folder import WEIGHTS, load_model
 from bertwright.recipes import Recipe
@@ -56,11 +63,11 @@ class Check:
 
     def __str__(self) -> str:
         if not self.ok:
-            return f"{self.name:<24}MISS  {self.wrong}"
+            return f"{self.name:<28}MISS  {self.wrong}"
         losses = f"{self.first_loss:.3f} -> {self.last_loss:.3f}"
         known = f"{self.counts} counts exact" if self.counts else "no count known"
         return (
-            f"{self.name:<24}ok    {known:<16}loss {losses}  {self.seconds:5.1f} s  {self.export}"
+            f"{self.name:<28}ok    {known:<16}loss {losses}  {self.seconds:5.1f} s  {self.export}"
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -93,7 +100,7 @@ def check_all(
     steps: int,
     tell: Callable[[Check], None] = lambda check: None,
 ) -> list[Check]:
-    """The checks of these systems, or of all, one after the other.
+    """The checks of these systems, or of all, on every core one.
 
     Those that need more than ``data`` hold, or all where it is None, read the sample text or what
     is made to order. Errors: UserError for a system that is not there.
@@ -101,14 +108,32 @@ def check_all(
     for system in systems_wanted:
         if system not in systems():
             raise UserError(f"there is no system {system!r}{did_you_mean(system, systems())}")
-    found: list[Check] = []
-    with TemporaryDirectory() as temporary:
+    wanted, found = systems_wanted or systems(), list[Check]()
+    with TemporaryDirectory() as temporary, _processes(len(wanted)) as each:
         work = Path(temporary)
-        for system in systems_wanted or systems():
-            text = text_for(Recipe.load(f"{system}-tiny"), work, data)
-            found.append(check_recipe(system, Data.open(text.data), work / system, steps))
-            tell(found[-1])
+        texts = [text_for(Recipe.load(f"{system}-tiny"), work, data).data for system in wanted]
+        folders = [work / system for system in wanted]
+        for check in each(_check_at, wanted, texts, folders, repeat(steps)):
+            found.append(check)
+            tell(check)
     return found
+
+
+@contextmanager
+def _processes(most: int) -> Generator[Callable[..., Iterator[Check]]]:
+    """A ``map`` over processes of one thread each; over this one where there is little to do."""
+    count = min(most, num_cores())
+    if count < 2:
+        yield map
+        return
+    with ProcessPoolExecutor(
+        count, mp_context=get_context("spawn"), initializer=set_num_threads, initargs=(1,)
+    ) as pool:
+        yield pool.map
+
+
+def _check_at(system: str, data: Path, out: Path, steps: int) -> Check:
+    return check_recipe(system, Data.open(data), out, steps)
 
 
 def at_small_cost(system: str, data: Data, steps: int) -> Recipe:
