@@ -7,20 +7,17 @@ import yaml
 from pydantic import Field, field_validator, model_validator
 
 from bertwright.axes import Precision, Settings
-from bertwright.encoder.adaptive import Adaptive
 from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.decoder import DecoderChoice
-from bertwright.encoder.mixers import AttentionChoice
-from bertwright.encoder.positions import Axial, Learned
-from bertwright.encoder.visibility import InOrder, is_by_halves, is_empty, is_two_sided
 from bertwright.examples.assembly import Assembly
 from bertwright.examples.coordinates import Need
-from bertwright.objectives import AdaptiveSoftmax, Objective, PairQuestion, Ponder
+from bertwright.objectives import Objective
 from bertwright.objectives.hiding import Hiding
 from bertwright.objectives.output import OutputChoice, Tied
 from bertwright.objectives.turns import Turn, turns_of
 from bertwright.optimisers.adam import AdamW
 from bertwright.optimisers.optimiser import Optimiser
+from bertwright.recipes.coherence import check
 from bertwright.recipes.loading import Change, merged, resolve
 from bertwright.schedules import Constant, Schedule, Value, Warmup
 from bertwright.text.tokenizers import TokenizerChoice
@@ -125,175 +122,8 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:
-        if self.decoder is not None:
-            self.decoder.of(self.encoder)
-        if not self.objectives:
-            return self
-        for number in range(len(self.phases)):
-            self._check_phase(number)
-        self._check_growth()
-        self._check_levels()
-        self._check_order()
-        self._check_tables()
+        check(self)
         return self
-
-    def _check_order(self) -> None:
-        if self.encoder.memory and not self.assembly.in_order:
-            raise ValueError(
-                "encoder.memory needs rows that go on from step to step: set "
-                "assembly.kind=contiguous"
-            )
-        steady = isinstance(self.batch_tokens, Constant) and all(
-            phase.length is None and phase.batch_tokens is None for phase in self.phases
-        )
-        if self.assembly.in_order and not steady:
-            raise ValueError("an assembly in the order of the text needs one length and one batch")
-
-    def _check_growth(self) -> None:
-        depths = [phase.depth for phase in self.phases]
-        if depths != sorted(depths) or depths[-1] != 1.0:
-            raise ValueError("phases: depth may only grow from phase to phase, and ends as 1")
-        if depths[0] < 1.0 and len(set(self.encoder.widths)) > 1:
-            raise ValueError("phases: blocks of different widths cannot be stacked")
-        if depths[0] < 1.0 and self.decoder is not None:
-            raise ValueError("phases: a decoder cannot be stacked: leave out depth")
-        if depths[0] < 1.0 and self.encoder.depth.sharing != "none":
-            raise ValueError("phases: blocks that share their parameters cannot be stacked")
-        if depths[0] < 1.0 and self.encoder.residual.looks_back:
-            raise ValueError("phases: blocks that look back at all before them cannot be stacked")
-
-    def _check_levels(self) -> None:
-        levels = len(self.encoder.depth.orders()) + 2
-        for number, phase in enumerate(self.phases):
-            if phase.trained is not None and phase.trained > levels:
-                raise ValueError(f"phases.{number}.trained: there are no more than {levels} levels")
-        by_level = self.optimiser.layer_decay < 1.0 or any(p.trained for p in self.phases)
-        if by_level and self.decoder is not None:
-            raise ValueError(
-                "the blocks of a decoder have no levels: leave out optimiser.layer_decay and "
-                "trained of phases"
-            )
-        if by_level and self.encoder.depth.sharing != "none":
-            raise ValueError(
-                "blocks that share their parameters are one level: leave out "
-                "optimiser.layer_decay and trained of phases, or set encoder.depth.sharing=none"
-            )
-
-    def _check_phase(self, number: int) -> None:
-        asked = self.objectives_of(number)
-        if not asked:
-            raise ValueError(f"phases.{number} asks no question: name one of its objectives")
-        for turn in self.turns_of(number):
-            self._check_turn(number, turn)
-        positions, length = self.encoder.positions, self.assembly_of(number).length
-        if isinstance(positions, Axial | Learned) and length > positions.size:
-            key = "size" if isinstance(positions, Learned) else "shape"
-            raise ValueError(
-                f"phases.{number}: a length of {length} is more than encoder.positions.{key} "
-                f"allows ({positions.size})"
-            )
-        self._check_decoding(asked)
-        relations = self.assembly.relations
-        if self.encoder.depth.runs_all and any(isinstance(o, Ponder) for o in asked.values()):
-            raise ValueError(
-                f"phases.{number}: objectives.ponder needs blocks that halt: set "
-                f"encoder.depth.kind to halting, or leave it out"
-            )
-        tasks = self.encoder.embeddings.tasks
-        for name, objective in asked.items():
-            if objective.task is not None and objective.task >= tasks:
-                raise ValueError(
-                    f"objectives.{name}.task is {objective.task}, and the encoder knows {tasks}, "
-                    f"from 0: set encoder.embeddings.tasks"
-                )
-            if isinstance(objective, PairQuestion) and relations.isdisjoint(objective.classes):
-                raise ValueError(
-                    f"objectives.{name} needs {objective.rows_asked}, not {self.assembly.kind}"  # type: ignore[attr-defined]
-                )
-
-    def _check_turn(self, number: int, turn: Turn) -> None:
-        """What is asked together can be answered by what the places see."""
-        seen = self.encoder.visibility & turn.visibility
-        listed = list(turn.objectives.items())
-        for place, (name, objective) in enumerate(listed):
-            reason = objective.misplaced(dict(listed[:place]), dict(listed[place + 1 :]))
-            if reason is not None:
-                raise ValueError(f"phases.{number}: objectives.{name} {reason}")
-        if is_empty(seen):
-            raise ValueError(
-                f"phases.{number}: objectives.causal.direction and encoder.visibility go opposite "
-                f"ways, so that a place sees nothing but itself"
-            )
-        plain = isinstance(self.encoder.mixer, AttentionChoice) and self.encoder.local is None
-        if isinstance(turn.visibility, InOrder) and not (
-            plain and is_two_sided(self.encoder.visibility)
-        ):
-            raise ValueError(
-                f"phases.{number}: objectives.permutation asks from places behind the text: set "
-                f"encoder.visibility to bidirectional or document, encoder.local to null and "
-                f"encoder.mixer.kind to attention"
-            )
-        if self.encoder.embeddings.reads_neighbours and not is_two_sided(seen):
-            raise ValueError(
-                f"phases.{number}: encoder.embeddings makes a place of the next piece as well: "
-                f"choose another kind, or objectives that see both sides"
-            )
-        by_halves = is_by_halves(self.encoder.visibility)
-        naming = any(o.names_pieces or o.rewrites for o in turn.objectives.values())
-        if naming and is_by_halves(turn.visibility) != by_halves:
-            raise ValueError(
-                f"phases.{number}: objectives.causal.direction both and encoder.visibility "
-                f"both-ways need each other, and no other question names pieces beside them"
-            )
-
-    def _check_tables(self) -> None:
-        """What shares the table of pieces needs one."""
-        tables, output = self.encoder.embeddings, self.output
-        shared = output.width(self.encoder) - output.own_width(self.encoder)
-        if output.tied and shared != self.encoder.table_width:
-            raise ValueError(
-                f"output meets a table {self.encoder.table_width} wide with states {shared} wide: "
-                f"set output.transform to true, or give it tables of its own"
-            )
-        kind = tables.kind  # type: ignore[attr-defined]
-        alike = (
-            isinstance(tables, Adaptive)
-            and isinstance(output, AdaptiveSoftmax)
-            and tables.cutoffs == output.cutoffs
-        )
-        if output.tied and not tables.one_table and not alike:
-            raise ValueError(
-                f"output shares the table of pieces, and embeddings {kind} have none that it could "
-                f"share: set output.kind to untied, or both to adaptive with the same cutoffs"
-            )
-        for name, objective in self.objectives.items():
-            if objective.shares_table and not tables.one_table:
-                raise ValueError(
-                    f"objectives.{name} shares the table of pieces, and embeddings {kind} do not "
-                    f"have one: set encoder.embeddings.kind to pieces"
-                )
-            if objective.rewrites and tables.reads_neighbours:
-                raise ValueError(
-                    f"objectives.{name} shares what is added to the pieces, and embeddings {kind} "
-                    f"add it wider: set encoder.embeddings.kind to pieces or factorised"
-                )
-
-    def _check_decoding(self, asked: dict[str, Objective]) -> None:
-        decoding = [name for name, objective in asked.items() if objective.decodes]
-        if decoding and self.decoder is None:
-            raise ValueError(
-                f"objectives.{decoding[0]} needs a decoder: state one, as decoder: {{}}"
-            )
-        if len(asked) > 1 and any(asked[name].share is None for name in decoding):
-            raise ValueError(
-                f"objectives.{decoding[0]} rearranges the text, so that no other question can be "
-                f"asked of it: ask it in a phase of its own, or give each a share of the steps"
-            )
-        if decoding and self.assembly.parted_by:
-            raise ValueError(
-                f"a decoder reads a row as one text: set assembly {self.assembly.parted_by} to "
-                f"false"
-            )
 
     def objectives_of(self, phase: int) -> dict[str, Objective]:
         """The questions that a phase asks, with its settings."""
