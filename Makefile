@@ -52,11 +52,13 @@ documents: .venv/.development ## Write into README and docs what commands comput
 	$(BIN)/python docs/one_token.py
 	$(BIN)/python docs/readme.py quickstart
 
-bench: .venv/.development ## Time pre-training, embedding and preparation against their peers
+bench: .venv/.development ## Time what a user waits for against its peers, and every recipe against the plain one
 	$(BIN)/bertwright bench pretrain --document $(SPEED) $(if $(DATA),--data $(DATA))
 	$(BIN)/bertwright bench embed --document $(SPEED)
 	$(BIN)/bertwright bench prepare --document $(SPEED)
 	$(BIN)/bertwright bench memory --document $(SPEED)
+	$(BIN)/bertwright bench attention --document $(SPEED)
+	$(BIN)/bertwright bench recipes --document $(SPEED)
 
 clean: ## Remove .venv and every cache
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -126,6 +126,6 @@ def test_what_is_slow_says_so(tokenizer: Tokenizer) -> None:
     for system in systems(Causal):
         recipe = toy(system)
         assert (slowness(recipe) is None) == recipe.encoder.caches
-    asking = "encoder.mixer={kind: fixed-patterns, head_width: 16, patterns: [left]}"
-    with pytest.raises(UserError, match="kept, and the mixer fixed-patterns"):
-        made(tokenizer, "xlnet", "encoder.positions=none", asking).generate("the")
+    halting = "encoder.depth={kind: halting, layers: 2}"
+    with pytest.raises(UserError, match="kept, and the depth halting keeps nothing"):
+        made(tokenizer, "xlnet", halting).generate("the")
