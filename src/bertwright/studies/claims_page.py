@@ -51,7 +51,13 @@ def _row(study: Study, result: Mapping[str, Any] | None) -> dict[str, object]:
         "system": study.system,
         "question": f"{study.question} {study.source}".strip(),
         "study": study.name,
-        "verdict": "not run" if result is None else f"**{result['verdict']}**",
+        "verdict": "not run" if result is None else _verdict(result),
         "equal": str(study.equal) if result is None else result["equal"],
         "seeds": "" if result is None else str(result["study"]["seeds"]),
     }
+
+
+def _verdict(result: Mapping[str, Any]) -> str:
+    """That of the whole claim, and how many of its parts were seen."""
+    parts = [verdict["verdict"] for verdict in result["verdicts"]]
+    return f"**{result['verdict']}** ({parts.count('seen')} of {len(parts)} parts seen)"
