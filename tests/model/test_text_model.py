@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from bertwright.encoder.stream import Coordinates
+from bertwright.encoder.visibility import InOrder
 from bertwright.errors import UserError
 from bertwright.model import Model
 from bertwright.model.folder import load_model, save_model
+from bertwright.model.hidden import states_asked
 from bertwright.model.reading import read_batches
 from bertwright.model.scoring import _word_ends
 from bertwright.model.text_model import TextModel
@@ -109,6 +112,38 @@ def test_a_score_is_the_sum_over_hidden_pieces(tokenizer):
             states = model.model(torch.tensor([row]))[0, place + 1 : place + 2]
             total += float(torch.log_softmax(model.model.logits(states), -1)[0, piece])
     assert model.score(["a dog"])[0] == pytest.approx(total, abs=1e-4)
+
+
+def test_who_was_asked_in_permuted_orders_is_never_shown_a_mask(tokenizer):
+    """What hides a place is the order: no other place sees it, and a place behind the text asks."""
+    model = made("xlnet", tokenizer)
+    before, after = tokenizer.encode("the"), tokenizer.encode("sees")
+    ids = [tokenizer.specials.start, *before, 0, *after, tokenizer.specials.end]
+    place, number = 1 + len(before), torch.arange(len(ids) + 1)[None]
+    order = ((number == place) | (number == len(ids))).long()
+    position = number.where(number < len(ids), place)
+    coordinates = Coordinates(number, position=position, order=order, asking=number == len(ids))
+    with torch.no_grad():
+        states = model.model(
+            torch.tensor([[*ids, 0]]), coordinates, InOrder() & model.model.encoder.rule
+        )
+        expected = torch.softmax(model.model.logits(states[0, -1:]), -1)[0].tolist()
+    [guesses] = model.fill_mask("the [MASK] sees", top_k=len(expected))
+    for guess in guesses:
+        assert guess.probability == pytest.approx(expected[tokenizer.id(guess.piece)], abs=1e-6)
+
+
+@pytest.mark.parametrize("system", ["bert", "gpt-bert", "xlnet"])
+def test_what_is_hidden_is_not_seen(system, tokenizer):
+    model = made(system, tokenizer).model
+    pieces = torch.tensor([[1, 9, 10, 11, 12, 2]])
+    hidden = torch.tensor([[False, False, True, True, False, False]])
+    other = pieces.masked_fill(hidden, 13)
+    where, plain = torch.tensor([[2, 3]]), Coordinates.plain(pieces)
+    one, two = (states_asked(model, p, plain, hidden, where, 4) for p in (pieces, other))
+    assert one.shape == (1, 2, 32)
+    assert torch.equal(one, two)
+    assert not torch.equal(one[:, 0], one[:, 1])
 
 
 def test_later_pieces_of_a_word_are_hidden_with_the_scored_one():

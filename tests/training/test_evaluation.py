@@ -1,16 +1,24 @@
 """Laws of the held-out figures."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from small_recipe import small
 
-from bertwright.model.model import Model
+from bertwright.examples.questions import Question
+from bertwright.examples.selection import Chosen
+from bertwright.examples.vocabulary import Vocabulary
+from bertwright.model.model import Model, TensorBatch
+from bertwright.objectives.causal import Causal
+from bertwright.objectives.masked import Masked
+from bertwright.objectives.objective import Objective
+from bertwright.objectives.permutation import Permutation
 from bertwright.text.marks import WORD_START
 from bertwright.text.shards import Data
-from bertwright.training.bits_per_byte import hidden_words
+from bertwright.training.bits_per_byte import HiddenWords, hidden_words
 from bertwright.training.evaluation import evaluate, held_out
 
 CPU = torch.device("cpu")
@@ -76,15 +84,33 @@ def test_the_number_of_tokens_bounds_the_rows(data: Data) -> None:
     assert sum(b.pieces.size for b in questions.batches) == 320
 
 
-def hidden_texts(data: Data, most_bytes: int = 10**6) -> list[str]:
+def hidden_in(data: Data, most_bytes: int = 10**6, length: int = 32) -> list[HiddenWords]:
+    specials = data.tokenizer.specials
+    return list(hidden_words(data.split("heldout"), specials, specials.start, length, most_bytes))
+
+
+def vocabulary_of(data: Data) -> Vocabulary:
+    return Vocabulary(data.tokenizer.size, data.tokenizer.specials)
+
+
+def masks(hidden: HiddenWords, data: Data) -> Question:
+    """The question that a masked model is asked."""
+    batch = hidden.asked({"masked": Masked()}, vocabulary_of(data))
+    assert batch is not None
+    question = batch.questions["masked"]
+    asked = question.where[question.weight > 0]
+    assert (batch.pieces.ravel()[asked] == data.tokenizer.specials.mask).all()
+    return question
+
+
+def hidden_texts(data: Data) -> list[str]:
     """What the hidden pieces spell, row after row."""
     found: list[str] = []
-    specials = data.tokenizer.specials
-    for hidden in hidden_words(data.split("heldout"), specials, "masked", 32, most_bytes):
-        question = hidden.batch.questions["masked"]
-        assert (hidden.batch.pieces.ravel()[question.where] == specials.mask).all()
-        assert hidden.num_words <= len(question.where)
-        found.append(data.tokenizer.decode(question.target.tolist()))
+    for hidden in hidden_in(data):
+        question = masks(hidden, data)
+        asked = question.target[question.weight > 0]
+        assert hidden.num_words <= len(asked)
+        found.append(data.tokenizer.decode(asked.tolist()))
     return found
 
 
@@ -97,7 +123,7 @@ def test_the_same_words_are_hidden_for_every_tokenizer(data: Data, byte_data: Da
 def test_bytes_are_those_of_the_hidden_words(data: Data, byte_data: Data) -> None:
     sums = []
     for each in (data, byte_data):
-        hidden = list(hidden_words(each.split("heldout"), each.tokenizer.specials, "m", 32, 10**6))
+        hidden = hidden_in(each)
         sums.append((sum(h.num_bytes for h in hidden), sum(h.num_words for h in hidden)))
     assert sums[0] == sums[1]
     words = " ".join(hidden_texts(data)).split()
@@ -108,21 +134,60 @@ def test_about_a_seventh_of_the_words_is_hidden_within_the_bytes_given(data: Dat
     split = data.split("heldout")
     total = int(split.word_bytes(0, split.num_pieces).sum())
     for most in (total // 2, total):
-        hidden = list(hidden_words(split, data.tokenizer.specials, "m", 32, most))
-        assert sum(h.num_bytes for h in hidden) == pytest.approx(0.15 * most, rel=0.25)
+        num_bytes = sum(hidden.num_bytes for hidden in hidden_in(data, most))
+        assert num_bytes == pytest.approx(0.15 * most, rel=0.25)
 
 
 def test_rows_hold_every_piece_of_the_documents_once(data: Data) -> None:
-    split, specials = data.split("heldout"), data.tokenizer.specials
-    rows = [h.batch for h in hidden_words(split, specials, "m", 16, 10**6)]
-    assert sum(b.num_tokens - 2 * len(b.pieces) for b in rows) == split.num_pieces
+    split = data.split("heldout")
+    assert sum((~h.rows.special).sum() for h in hidden_in(data, length=16)) == split.num_pieces
     assert split.marks(0, 1)[0] & WORD_START
 
 
 def test_bits_per_byte_of_a_model_that_knows_nothing(data: Data) -> None:
-    split, specials = data.split("heldout"), data.tokenizer.specials
-    hidden = list(hidden_words(split, specials, "m", 32, 10**6))
-    pieces = sum(len(h.batch.questions["m"].where) for h in hidden)
+    hidden = hidden_in(data)
+    pieces = sum(h.chosen.weight.sum() for h in hidden)
     figures = evaluate(knows_nothing(data), data)
     expected = pieces * math.log2(data.tokenizer.size) / sum(h.num_bytes for h in hidden)
     assert figures["bits_per_byte"] == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "objective", [Masked(), Masked(shift=1), Causal(), Causal(direction="both"), Permutation()]
+)
+def test_the_same_pieces_are_asked_whoever_asks(data: Data, objective: Objective) -> None:
+    for hidden in hidden_in(data):
+        asked = hidden.asked({"own": objective}, vocabulary_of(data))
+        assert asked is not None
+        own, expected = asked.questions["own"], masks(hidden, data)
+        np.testing.assert_array_equal(own.weight, expected.weight)
+        counts = own.weight > 0
+        np.testing.assert_array_equal(own.target[counts], expected.target[counts])
+
+
+@pytest.mark.parametrize("system", ["modern", "gpt-2", "gpt-bert", "xlnet"])
+def test_who_names_a_piece_does_not_see_it(data: Data, system: str) -> None:
+    recipe = small(system)
+    model = Model.build(recipe, data.tokenizer.size)
+    objectives = recipe.objectives_of(len(recipe.phases) - 1)
+    hidden = hidden_in(data)[0]
+    where, weight, unit = hidden.chosen.where, hidden.chosen.weight, hidden.chosen.unit
+    one = replace(hidden, chosen=Chosen(where[:, :1], weight[:, :1], unit[:, :1]))
+    pieces = one.rows.pieces.copy()
+    pieces[np.arange(len(pieces)), where[:, 0]] = data.tokenizer.encode("z")[0]
+    altered = replace(one, rows=replace(one.rows, pieces=pieces))
+    asked, other = (each.asked(objectives, vocabulary_of(data)) for each in (one, altered))
+    assert asked is not None
+    assert other is not None
+    [name] = asked.questions
+    other.questions[name] = asked.questions[name]
+    first, second = (
+        model.losses(TensorBatch(batch), {name: objectives[name]})[name].sum
+        for batch in (asked, other)
+    )
+    assert float(first.detach()) == float(second.detach())
+
+
+def test_a_model_that_reads_only_backwards_is_not_asked(data: Data) -> None:
+    backwards = {"causal": Causal(direction="backward")}
+    assert hidden_in(data)[0].asked(backwards, vocabulary_of(data)) is None

@@ -92,8 +92,8 @@ def test_hidden_words_are_asked_in_their_language(spoken_data: Data) -> None:
     specials = spoken_data.tokenizer.specials
     seen = {
         int(number)
-        for hidden in hidden_words(split, specials, "masked", 32, 10**6)
-        for number in np.unique(hidden.batch.coordinates.language)
+        for hidden in hidden_words(split, specials, specials.start, 32, 10**6)
+        for number in np.unique(hidden.rows.coordinates.language)
     }
     known = recipe.encoder.embeddings.languages
     assert {known[number] for number in seen} == {"en", "de"}

@@ -1,4 +1,4 @@
-"""How likely a text is to a masked model.
+"""How likely a text is to a model that reads both ways.
 
 The pseudo-log-likelihood hides one piece at a time and sums what its place says (Salazar et al.
 2020). Where a word has several pieces, those after the scored one are hidden with it, or the model
@@ -11,6 +11,7 @@ from itertools import pairwise
 import numpy as np
 import torch
 
+from bertwright.model.hidden import states_asked
 from bertwright.model.model import Model
 from bertwright.model.reading import read_batches, single
 from bertwright.text.tokenizers import Tokenizer
@@ -23,31 +24,33 @@ def pseudo_log_likelihoods(
     model: Model,
     tokenizer: Tokenizer,
     texts: Sequence[str],
-    shift: int,
-    device: torch.device,
 ) -> list[float]:
     """One number per text, in nats."""
     rows: list[list[int]] = []
     asked: list[tuple[int, int, int]] = []
-    mask = tokenizer.specials.mask
+    specials, device = tokenizer.specials, model.embedding.device
     for number, text in enumerate(texts):
         ids, starts = tokenizer.encode_words(text)
-        whole = single(ids, tokenizer.specials, model.encoder.longest)
+        whole = single(ids, specials, model.encoder.longest)
         ends = _word_ends(starts, len(ids))
         for place in range(1, len(whole) - 1):
-            hidden = list(whole)
-            end = min(ends[place - 1] + 1, len(whole) - 1)
-            hidden[place:end] = [mask] * (end - place)
-            rows.append(hidden)
-            asked.append((number, place, whole[place]))
+            rows.append(whole)
+            asked.append((number, place, min(ends[place - 1] + 1, len(whole) - 1)))
     scores = np.zeros(len(texts))
-    for batch in read_batches(rows, tokenizer.specials.pad, device, budget=SCORING_BUDGET):
-        states = model(batch.pieces, batch.coordinates)
-        places = torch.tensor([asked[n][1] for n in batch.numbers], device=device)
-        targets = torch.tensor([asked[n][2] for n in batch.numbers], device=device)
-        chosen = states[torch.arange(len(places), device=device), places - shift]
-        logs = torch.log_softmax(model.logits(chosen).float(), -1)
-        found = logs.gather(1, targets[:, None]).squeeze(1).double().cpu().numpy()
+    for batch in read_batches(rows, specials.pad, device, budget=SCORING_BUDGET):
+        first, end = torch.tensor([asked[n][1:] for n in batch.numbers], device=device).T[..., None]
+        place = batch.coordinates.place
+        states = states_asked(
+            model,
+            batch.pieces,
+            batch.coordinates,
+            (first <= place) & (place < end),
+            first,
+            specials.mask,
+        )
+        logs = torch.log_softmax(model.logits(states[:, 0]).float(), -1)
+        targets = batch.pieces.gather(1, first)
+        found = logs.gather(1, targets).squeeze(1).double().cpu().numpy()
         np.add.at(scores, [asked[n][0] for n in batch.numbers], found)
     return scores.tolist()
 
@@ -58,22 +61,27 @@ def cloze_log_probabilities(
     tokenizer: Tokenizer,
     rows: Sequence[Sequence[int]],
     parts: Sequence[slice],
-    shift: int,
 ) -> list[list[float]]:
     """Of the pieces of one part of every row, all hidden at once, in nats and float64."""
-    mask, device = tokenizer.specials.mask, model.embedding.device
-    hidden = [
-        [*row[: part.start], *[mask] * (part.stop - part.start), *row[part.stop :]]
-        for row, part in zip(rows, parts, strict=True)
-    ]
+    specials, device = tokenizer.specials, model.embedding.device
     found: list[list[float]] = [[]] * len(rows)
-    for batch in read_batches(hidden, tokenizer.specials.pad, device, budget=SCORING_BUDGET):
-        states = model(batch.pieces, batch.coordinates)
+    for batch in read_batches(rows, specials.pad, device, budget=SCORING_BUDGET):
+        bounds = [(parts[n].start, parts[n].stop) for n in batch.numbers]
+        first, end = torch.tensor(bounds, device=device).T[..., None]
+        place = batch.coordinates.place
+        where = (first + torch.arange(int((end - first).max()), device=device)).minimum(end - 1)
+        states = states_asked(
+            model,
+            batch.pieces,
+            batch.coordinates,
+            (first <= place) & (place < end),
+            where,
+            specials.mask,
+        )
         for row, number in enumerate(batch.numbers):
-            part = parts[number]
-            answering = states[row, part.start - shift : part.stop - shift]
-            logs = model.logits(answering).double().log_softmax(-1)
-            target = torch.tensor(list(rows[number][part]), device=device)
+            size = parts[number].stop - parts[number].start
+            logs = model.logits(states[row, :size]).double().log_softmax(-1)
+            target = batch.pieces[row, parts[number]]
             found[number] = logs.gather(1, target[:, None])[:, 0].tolist()
     return found
 

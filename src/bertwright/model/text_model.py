@@ -1,7 +1,7 @@
 """A model with its tokenizer: text in, vectors and answers out."""
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -20,14 +20,13 @@ from bertwright.model.folder import save_model
 from bertwright.model.generating.continuing import Continuation
 from bertwright.model.generating.decoding import decoding_of
 from bertwright.model.generating.generate import generate
+from bertwright.model.hidden import last_asked, states_asked
 from bertwright.model.layers import Layers, Mix, layers_of
 from bertwright.model.likelihood import log_likelihoods
 from bertwright.model.model import Model
 from bertwright.model.reading import ReadBatch, read_batches, single
 from bertwright.model.scoring import pseudo_log_likelihoods
 from bertwright.objectives.causal import Causal
-from bertwright.objectives.masked import Masked
-from bertwright.objectives.objective import Objective
 from bertwright.text.tokenizers import Tokenizer
 
 Pooling = Literal["mean", "cls", "last-four"]
@@ -141,9 +140,10 @@ class TextModel:
         pieces = torch.tensor([single(ids, self.tokenizer.specials, self.model.encoder.longest)])
         pieces = pieces.to(self.device)
         coordinates = self._spoken(Coordinates.plain(pieces), pieces, language)
-        states = self.model(pieces, coordinates)[0]
-        asked = (pieces[0] == mask).nonzero().flatten() - self.shift
-        chances = torch.softmax(self.model.logits(states[asked]).float(), -1).topk(top_k)
+        hidden = pieces == mask
+        where = hidden[0].nonzero().T
+        states = states_asked(self.model, pieces, coordinates, hidden, where, mask)[0]
+        chances = torch.softmax(self.model.logits(states).float(), -1).topk(top_k)
         return [
             [
                 Guess(self.tokenizer.piece(int(i)), float(p))
@@ -200,24 +200,12 @@ class TextModel:
         self.require_output("score")
         if self.continues:
             return log_likelihoods(self.model, self.tokenizer, texts)
-        return pseudo_log_likelihoods(self.model, self.tokenizer, texts, self.shift, self.device)
+        return pseudo_log_likelihoods(self.model, self.tokenizer, texts)
 
     @property
     def continues(self) -> bool:
         """Whether the last of the training asked for next pieces."""
-        return any(isinstance(objective, Causal) for objective in self._last_asked.values())
-
-    @property
-    def shift(self) -> int:
-        """How many places before a hidden one its answer is read."""
-        masked = self._last_asked.get("masked")
-        return masked.shift if isinstance(masked, Masked) else 0
-
-    @property
-    def _last_asked(self) -> Mapping[str, Objective]:
-        """The questions of the last phase."""
-        recipe = self.model.recipe
-        return recipe.objectives_of(len(recipe.phases) - 1) if recipe.objectives else {}
+        return any(isinstance(objective, Causal) for objective in last_asked(self.model))
 
     def require_output(self, verb: str) -> None:
         """UserError where pieces are not named from the states of the encoder."""

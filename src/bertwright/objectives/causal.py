@@ -1,14 +1,23 @@
 """Causal language modelling: which piece comes next? (Radford et al. 2018)."""
 
+from dataclasses import replace
 from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from bertwright.encoder.visibility import BothWays, Reversed, Visibility
 from bertwright.encoder.visibility import Causal as CausalRule
 from bertwright.examples.coordinates import Rows
-from bertwright.examples.questions import Question, both_neighbours, next_pieces, previous_pieces
+from bertwright.examples.questions import (
+    Question,
+    ask_pieces,
+    both_neighbours,
+    next_pieces,
+    previous_pieces,
+)
+from bertwright.examples.selection import Chosen
 
 from .objective import Asked, Asking, Objective, Reading
 
@@ -45,6 +54,17 @@ class Causal(Objective):
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         ask = {"forward": next_pieces, "backward": previous_pieces, "both": both_neighbours}
         return rows, ask[self.direction](rows, self.targets, asking.draw.named("causal"))
+
+    def ask_for(self, chosen: Chosen, rows: Rows, asking: Asking) -> tuple[Rows, Question] | None:
+        """By what stands before them; of a model that reads only backwards, nothing."""
+        if self.direction == "backward":
+            return None
+        before = np.maximum(chosen.where - 1, 0)
+        question = ask_pieces(rows, before, chosen.weight, shift=1)
+        if self.direction == "both":
+            behind = np.ones(len(question.where), np.int64)
+            question = replace(question, beside={"behind": behind})
+        return rows, question
 
     def states(self, asked: Asked, reading: Reading) -> Tensor:
         found = reading.at(asked.where)

@@ -1,11 +1,17 @@
 """Masked language modelling: which pieces were here? (Devlin et al. 2019, section 3.1)."""
 
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 from torch import Tensor
 
+from bertwright.examples.coordinates import Rows
+from bertwright.examples.corruption import Replace
+from bertwright.examples.questions import Question, ask_pieces
+from bertwright.examples.selection import Chosen
+
 from .hiding import Hiding
-from .objective import Asked, Reading
+from .objective import Asked, Asking, Reading
 
 
 class Masked(Hiding):
@@ -24,6 +30,11 @@ class Masked(Hiding):
 
     def per_place(self, length: int) -> float:
         return self.selection.rate.at(0.5)
+
+    def ask_for(self, chosen: Chosen, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
+        masks = Replace(mask=1.0, random=0.0, keep=0.0)
+        shown = masks.corrupt(rows, chosen, asking.vocabulary, asking.draw)
+        return replace(rows, pieces=shown), ask_pieces(rows, chosen.where, chosen.weight)
 
     def states(self, asked: Asked, reading: Reading) -> Tensor:
         return reading.at(asked.where - self.shift)

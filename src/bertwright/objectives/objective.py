@@ -17,6 +17,7 @@ from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import Bidirectional, Visibility
 from bertwright.examples.coordinates import Need, Rows
 from bertwright.examples.questions import Question
+from bertwright.examples.selection import Chosen
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.randomness import Draw
 from bertwright.schedules import Constant, Value
@@ -170,6 +171,11 @@ class Objective(Choice):
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         """The rows with what is hidden or altered, and what is asked where."""
         raise TypeError(f"{type(self).__name__} is an axis, not an objective")
+
+    def ask_for(self, chosen: Chosen, rows: Rows, asking: Asking) -> tuple[Rows, Question] | None:
+        """The same for places that somebody else has chosen: none of these pieces is seen by the
+        state that names it. None where the encoder does not name pieces of the text before it."""
+        return None
 
     def within_task(self, rows: Rows) -> Rows:
         """The rows, told which task they are of."""

@@ -6,7 +6,7 @@ from bertwright.encoder.visibility import InOrder, Visibility
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.permutation import permute
 from bertwright.examples.questions import Question
-from bertwright.examples.selection import Selection, Spans, num_slots
+from bertwright.examples.selection import Chosen, Selection, Spans, num_slots
 from bertwright.schedules import Constant
 
 from .objective import Asking, Objective
@@ -37,3 +37,7 @@ class Permutation(Objective):
             rows, asking.vocabulary, rate.at(asking.progress), draw.named("selection"), slots
         )
         return permute(rows, chosen, draw.named("order"))
+
+    def ask_for(self, chosen: Chosen, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
+        """In a random order, each by those before it in that order and by all that is not asked."""
+        return permute(rows, chosen, asking.draw)

@@ -246,7 +246,7 @@ def _scores(
 def _logs(model: TextModel, rows: Sequence[Candidate]) -> list[list[float]]:
     pieces, parts = [row.pieces for row in rows], [row.part for row in rows]
     if not model.continues:
-        return cloze_log_probabilities(model.model, model.tokenizer, pieces, parts, model.shift)
+        return cloze_log_probabilities(model.model, model.tokenizer, pieces, parts)
     logs = log_probabilities(model.model, pieces, model.tokenizer.specials.pad)
     return [found[part.start - 1 :] for found, part in zip(logs, parts, strict=True)]
 

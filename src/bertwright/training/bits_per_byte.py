@@ -1,22 +1,27 @@
-"""Bits per byte of hidden words: a masked loss that can be compared between tokenizers.
+"""Bits per byte of hidden words: a loss that can be compared between tokenizers and objectives.
 
-Some 15 % of the words of held-out documents are hidden, every piece of them behind a mask. The
-nats that the model pays for all their pieces, by ln 2 and by the UTF-8 bytes of the words, are bits
-per byte. Which words are hidden is a hash of the document's number and of the bytes of the words
-before it in the document, so the same words are hidden for every tokenizer (counting words instead
-would lose step after a piece that covers two words). Documents are cut into windows between words.
+Some 15 % of the words of held-out documents are asked for. The nats that the model pays for all
+their pieces, by ln 2 and by the UTF-8 bytes of the words, are bits per byte. A masked model sees
+masks for them, and all the rest; a permuted one all the rest, and those of them that come before in
+its order; a causal model what stands before each. Which words are asked for is a hash of the
+document's number and of the bytes of the words before it in the document, so they are the same for
+every tokenizer (counting words instead would lose step after a piece that covers two words).
+Documents are cut into windows between words.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bertwright.examples.batches import Batch
-from bertwright.examples.coordinates import Coordinates
-from bertwright.examples.questions import Question
-from bertwright.randomness import Permutation, key, uniform
+from bertwright.examples.coordinates import Coordinates, Rows
+from bertwright.examples.selection import Chosen
+from bertwright.examples.vocabulary import Vocabulary
+from bertwright.objectives.objective import Asking, Objective
+from bertwright.randomness import Draw, Permutation, key, uniform
 from bertwright.text.marks import WORD_START
 from bertwright.text.shards import Split
 from bertwright.text.tokenizers import Specials
@@ -29,14 +34,29 @@ KEY = key(0, "bits-per-byte")
 
 @dataclass(frozen=True)
 class HiddenWords:
-    """Rows of text with whole words hidden.
+    """Rows of text, and all pieces of some whole words in them.
 
-    ``num_bytes`` are the UTF-8 bytes of the hidden words, ``num_words`` how many they are.
+    ``num_bytes`` are the UTF-8 bytes of these words, ``num_words`` how many they are.
     """
 
-    batch: Batch
+    rows: Rows
+    chosen: Chosen
     num_bytes: int
     num_words: int
+
+    def asked(self, objectives: Mapping[str, Objective], vocabulary: Vocabulary) -> Batch | None:
+        """The words as the first of these objectives asks for them that can; None where none can.
+
+        Errors: UserError as of the objective.
+        """
+        asking = Asking(Draw(KEY, index=np.arange(len(self.rows.pieces))), vocabulary)
+        for name, objective in objectives.items():
+            asked = objective.ask_for(self.chosen, self.rows, asking)
+            if asked is not None:
+                rows = objective.within_task(asked[0])
+                number = int(rows.real.sum())
+                return Batch(rows.pieces, rows.coordinates, {name: asked[1]}, number)
+        return None
 
 
 @dataclass(frozen=True)
@@ -51,20 +71,20 @@ class _Window:
 
 
 def hidden_words(
-    split: Split, specials: Specials, name: str, length: int, most_bytes: int, num_rows: int = 32
+    split: Split,
+    specials: Specials,
+    opening: int,
+    length: int,
+    most_bytes: int,
+    num_rows: int = 32,
 ) -> Iterator[HiddenWords]:
     """Documents in a fixed random order until their words make ``most_bytes``, in batches.
 
-    ``name`` is the question that asks, ``length`` the places of a row.
+    A row has ``length`` places; its text stands between the piece ``opening`` and the end.
     """
-    window: list[_Window] = []
-    for each in _windows(split, length - 2, most_bytes):
-        window.append(each)
-        if len(window) == num_rows:
-            yield _batch(window, specials, name, length)
-            window = []
-    if window:
-        yield _batch(window, specials, name, length)
+    windows = _windows(split, length - 2, most_bytes)
+    while some := list(islice(windows, num_rows)):
+        yield _rows(some, specials, opening, length)
 
 
 def _windows(split: Split, room: int, most_bytes: int) -> Iterator[_Window]:
@@ -107,27 +127,25 @@ def _cuts(first: NDArray[np.int64], size: int, room: int) -> Iterator[tuple[int,
         begin = end
 
 
-def _batch(windows: list[_Window], specials: Specials, name: str, length: int) -> HiddenWords:
+def _rows(windows: Sequence[_Window], specials: Specials, opening: int, length: int) -> HiddenWords:
     pieces = np.full((len(windows), length), specials.pad, np.int32)
     document = np.full((len(windows), length), -1, np.int32)
-    where: list[NDArray[np.int64]] = []
-    target: list[NDArray[np.int32]] = []
+    special = np.ones((len(windows), length), np.bool_)
+    hidden = np.full((len(windows), length), -1, np.int64)
     for row, window in enumerate(windows):
         size = len(window.pieces)
-        shown = window.pieces.copy()
-        shown[window.hidden] = specials.mask
-        pieces[row, : size + 2] = [specials.start, *shown, specials.end]
+        pieces[row, : size + 2] = [opening, *window.pieces, specials.end]
         document[row, : size + 2] = 0
-        where.append(row * length + 1 + window.hidden)
-        target.append(window.pieces[window.hidden])
-    asked = np.concatenate(where)
-    question = Question(
-        asked, np.concatenate(target).astype(np.int64), np.ones(len(asked), np.float32)
-    )
+        special[row, 1 : size + 1] = False
+        hidden[row, 1 + window.hidden] = window.hidden
     language = None
     if windows[0].language is not None:
         spoken = np.array([window.language for window in windows], np.int32)
         language = np.broadcast_to(spoken[:, None], pieces.shape).copy()
-    coordinates = Coordinates(document=document, language=language)
-    batch = Batch(pieces, coordinates, {name: question}, int((document >= 0).sum()))
-    return HiddenWords(batch, sum(w.num_bytes for w in windows), sum(w.num_words for w in windows))
+    most = max(1, max(len(window.hidden) for window in windows))
+    return HiddenWords(
+        Rows(pieces, Coordinates(document=document, language=language), special),
+        Chosen.listed(hidden, most),
+        sum(w.num_bytes for w in windows),
+        sum(w.num_words for w in windows),
+    )

@@ -23,6 +23,7 @@ from bertwright.examples.assembly import Assembly, MixedRows
 from bertwright.examples.batches import Batch, make_batch
 from bertwright.examples.corruption import Replace
 from bertwright.examples.selection import Tokens
+from bertwright.examples.vocabulary import Vocabulary
 from bertwright.model.model import Model, TensorBatch
 from bertwright.objectives.masked import Masked
 from bertwright.objectives.objective import Loss, Objective
@@ -226,19 +227,22 @@ def translations_found(model: Model, data: Data) -> dict[str, float]:
 def bits_per_byte(
     model: Model, data: Data, device: torch.device, word_bytes: int = WORD_BYTES
 ) -> dict[str, float]:
-    """``bits_per_byte`` and ``nats_per_hidden_word``; nothing where no hidden word is asked for, or
-    rows hold no words."""
+    """``bits_per_byte`` and ``nats_per_hidden_word``; nothing where the encoder names no pieces of
+    a text, or rows hold no words."""
     recipe, last = model.recipe, len(model.recipe.phases) - 1
-    objectives = recipe.objectives_of(last)
-    name = masked_name(objectives)
-    if name is None or "histories" in recipe.assembly_of(last).needs:
+    objectives, assembly = recipe.objectives_of(last), recipe.assembly_of(last)
+    if "histories" in assembly.needs:
         return {}
-    length = recipe.assembly_of(last).length
     split, specials = split_of(recipe, data, "heldout"), data.tokenizer.specials
+    vocabulary = Vocabulary(data.tokenizer.size, specials)
+    opening, length = assembly.opening(specials), assembly.length
     nats, num_bytes, num_words = 0.0, 0, 0
-    for hidden in hidden_words(split, specials, name, length, word_bytes):
-        found = measure(model, {name: objectives[name]}, [hidden.batch], device)
-        nats += found[name][0]
+    for hidden in hidden_words(split, specials, opening, length, word_bytes):
+        batch = hidden.asked(objectives, vocabulary)
+        if batch is None:
+            return {}
+        [name] = batch.questions
+        nats += measure(model, {name: objectives[name]}, [batch], device)[name][0]
         num_bytes += hidden.num_bytes
         num_words += hidden.num_words
     if num_bytes == 0:

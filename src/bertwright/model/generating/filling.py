@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from bertwright.errors import UserError
 from bertwright.model.generating.continuing import Continuation, Growing, batches, speak
 from bertwright.model.generating.decoding import Decoding, only_text, share_of
+from bertwright.model.hidden import states_asked
 from bertwright.model.model import Model
 from bertwright.model.reading import padded
-from bertwright.objectives.masked import Masked
 from bertwright.randomness import bits, key
 from bertwright.text.tokenizers import Tokenizer
 
@@ -28,7 +28,6 @@ def filled(
     tokenizer: Tokenizer,
     texts: Sequence[Growing],
     decoding: Decoding,
-    objective: Masked,
 ) -> list[Continuation]:
     """Every text with what was added to it; all of it is there at once, so nothing ends early."""
     specials, longest = tokenizer.specials, model.encoder.longest
@@ -51,7 +50,7 @@ def filled(
                 asked = [n for n, order in enumerate(orders) if turn < len(order)]
                 places = [int(orders[n][turn]) for n in asked]
                 some = [together[n] for n in asked]
-                _fill(model, tokenizer, some, places, sweep, decoding, objective.shift)
+                _fill(model, tokenizer, some, places, sweep, decoding)
         for text in together:
             speak(text, tokenizer, decoding)
     return [text.finished() for text in texts]
@@ -73,7 +72,6 @@ def _fill(
     places: Sequence[int],
     sweep: int,
     decoding: Decoding,
-    shift: int,
 ) -> None:
     """Hide one place of every text, and fill it."""
     specials, device = tokenizer.specials, model.embedding.device
@@ -81,9 +79,10 @@ def _fill(
         text.pieces[place] = specials.mask
     rows = [[*text.pieces, specials.end] for text in texts]
     batch = padded(rows, None, np.arange(len(rows)), max(map(len, rows)), specials.pad, device)
-    states = model(batch.pieces, batch.coordinates)
-    asked = torch.tensor(places, device=device) - shift
-    logits = model.logits(states[torch.arange(len(rows), device=device), asked])
+    asked = torch.tensor(places, device=device)[:, None]
+    hidden = batch.pieces == specials.mask
+    states = states_asked(model, batch.pieces, batch.coordinates, hidden, asked, specials.mask)
+    logits = model.logits(states[:, 0])
     logs = logits.double().log_softmax(-1)
     shares = np.array(
         [

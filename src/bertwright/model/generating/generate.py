@@ -171,7 +171,7 @@ def by_filling(
     objective: Masked,
 ) -> list[Continuation]:
     """Hidden places behind the prompt, filled one after another."""
-    return filled(model, tokenizer, texts, decoding, objective)
+    return filled(model, tokenizer, texts, decoding)
 
 
 def _what_keeps_nothing(recipe: Recipe) -> str:
