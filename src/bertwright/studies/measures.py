@@ -23,7 +23,7 @@ from bertwright.tasks.catalogue import TASKS, find_part, table_task
 from bertwright.tasks.evaluation import evaluate as evaluate_task
 from bertwright.tasks.finetuning import finetune
 from bertwright.tasks.formats.examples import TaggedWords
-from bertwright.tasks.formats.minimal_pairs import read_minimal_pairs
+from bertwright.tasks.formats.minimal_pairs import first_of_each, read_minimal_pairs
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.minimal_pairs import score_minimal_pairs
 from bertwright.tasks.task import Task
@@ -97,16 +97,20 @@ class NextItem(Measure):
 
 class MinimalPairs(Measure):
     """The share of minimal pairs whose acceptable sentence is the more likely one: those of a
-    ``file``, or those that come with the corpus."""
+    ``file``, or those that come with the corpus; of each paradigm the first ``most``, or all."""
 
     kind: Literal["minimal-pairs"] = "minimal-pairs"
     file: str | None = None
+    most: int | None = Field(default=None, ge=1)
 
     def of(self, trained: Trained) -> Figures:
         path = trained.corpus.pairs if self.file is None else Path(self.file)
         if not path.exists():
             raise UserError(f"{path}: there are no minimal pairs")
-        found = score_minimal_pairs(trained.text_model(), read_minimal_pairs(path))
+        pairs = read_minimal_pairs(path)
+        if self.most is not None:
+            pairs = first_of_each(pairs, self.most)
+        found = score_minimal_pairs(trained.text_model(), pairs)
         paradigms = {name: scores.accuracy for name, scores in found.paradigms.items()}
         return {"accuracy": found.all.accuracy, **paradigms}
 

@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 from bertwright.errors import UserError
-from bertwright.tasks.formats.minimal_pairs import MinimalPair, read_minimal_pairs
+from bertwright.tasks.formats.minimal_pairs import (
+    MinimalPair,
+    first_of_each,
+    read_minimal_pairs,
+)
 
 ROW = {"sentence_good": "Cats sleep.", "sentence_bad": "Cats sleeps."}
 
@@ -44,3 +48,9 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> 
 def test_the_sixty_seven_paradigms(shared_data: Path) -> None:
     pairs = read_minimal_pairs(shared_data / "blimp" / "blimp.jsonl.gz")
     assert Counter(Counter(pair.paradigm for pair in pairs).values()) == {334: 67}
+
+
+def test_the_first_of_each_paradigm() -> None:
+    pairs = [MinimalPair(str(number), "", "ab"[number % 3 == 0]) for number in range(10)]
+    assert [pair.good for pair in first_of_each(pairs, 2)] == ["0", "1", "2", "3"]
+    assert first_of_each(pairs, 100) == pairs

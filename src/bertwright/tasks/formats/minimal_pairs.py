@@ -1,6 +1,8 @@
 """Minimal pairs in the layout of BLiMP (Warstadt et al. 2020): JSON lines, one pair on each."""
 
 import json
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +38,17 @@ def read_minimal_pairs(path: Path) -> list[MinimalPair]:
     if not pairs:
         raise UserError(f"{path} holds no minimal pairs")
     return pairs
+
+
+def first_of_each(pairs: Iterable[MinimalPair], most: int) -> list[MinimalPair]:
+    """The first pairs of every paradigm, so many at most."""
+    seen: Counter[str] = Counter()
+    found: list[MinimalPair] = []
+    for pair in pairs:
+        seen[pair.paradigm] += 1
+        if seen[pair.paradigm] <= most:
+            found.append(pair)
+    return found
 
 
 def _pair(file: Path, number: int, line: str) -> MinimalPair:
