@@ -106,6 +106,30 @@ def test_the_report_says_what_was_found(folder: Path, found: Found) -> None:
     assert (folder / "small" / "picture.png").stat().st_size > 1000
 
 
+@pytest.mark.parametrize(
+    ("figures", "stated", "shown"),
+    [
+        ([{"a_loss": 1.0, "x": 2.0}, {"b_loss": 1.0, "x": 2.0}], [], ["m.a_loss", "m.b_loss"]),
+        ([{"a_loss": 1.0, "c_loss": 2.0}, {"c_loss": 1.0}], [], ["m.c_loss"]),
+        ([{"x": 2.0}, {"y": 2.0}], [], ["m.x", "m.y"]),
+        ([{"a_loss": 1.0, "x": 2.0}, {"a_loss": 1.0}], ["m.x"], ["m.x"]),
+    ],
+    ids=["none shared", "shared", "no losses", "stated"],
+)
+def test_arms_that_share_no_figure_are_shown(
+    tmp_path: Path, figures: list[dict[str, float]], stated: list[str], shown: list[str]
+) -> None:
+    study = small_study(measures={"m": {"kind": "cost"}}, expected=[], shown=stated)
+    found = {
+        arm: {seed: {f"m.{name}": value for name, value in own.items()} for seed in range(2)}
+        for arm, own in zip(study.arms, figures, strict=True)
+    }
+    result = write_report(study, found, tmp_path)
+    assert result["shown"] == shown
+    table = next(line for line in lines(result) if line.startswith("| arm"))
+    assert table.count("|") == 2 + len(shown)
+
+
 def test_a_cluster_of_two_nodes_finds_the_same(tmp_path: Path, data: Path, found: Found) -> None:
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     cluster.add_node(num_cpus=1)

@@ -58,6 +58,7 @@ def test_equal_tokens_and_operations_are_equal() -> None:
         ("expected: [{measure: heldout.x, arm: a, below: b}]", "did you mean 'held-out'"),
         ("expected: [{measure: held-out.x, arm: a, below: b, its: hold.y}]", "no measure 'hold'"),
         ("expected: [{measure: held-out.x, arm: a}]", "needs either below or above"),
+        ("shown: [heldout.x]", "shown: no measure 'heldout'"),
         ("meassures: {}", "did you mean 'measures'"),
         ("corpus: {kind: gramar}", "did you mean 'grammar'"),
     ],

@@ -15,6 +15,7 @@ from bertwright.studies.running import Found
 from bertwright.studies.study import Study
 from bertwright.studies.verdict import (
     Verdict,
+    all_figures,
     figure,
     has_figure,
     overall,
@@ -111,11 +112,18 @@ def difference(found: Found, first: str, second: str, name: str) -> Estimate:
 
 
 def _shown_figures(study: Study, found: Found, judged: Sequence[Verdict]) -> list[str]:
-    """Those that the claim is about; else losses and accuracies that all arms have."""
+    """Those that the study states, or that the claim is about; else losses and accuracies that all
+    arms have, or that any has; else all figures."""
+    if study.shown:
+        return list(study.shown)
     figures = (figure for verdict in judged for figure in verdict.expectation.measures)
     claimed = list(dict.fromkeys(figures))
+    if claimed:
+        return claimed
     endings = ("_loss", "_accuracy", "bits_per_byte", ".accuracy")
-    return claimed or [n for n in shared_figures(found) if n.endswith(endings)]
+    shared = [name for name in shared_figures(found) if name.endswith(endings)]
+    own = all_figures(found)
+    return shared or [name for name in own if name.endswith(endings)] or own
 
 
 def _heading(name: str) -> str:

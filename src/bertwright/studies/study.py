@@ -134,6 +134,8 @@ class Study(Settings):
     seeds: int = Field(default=3, ge=1)
     measures: dict[str, Measure] = Field(default_factory=lambda: {"held-out": HeldOut()})
     expected: tuple[Expectation, ...] = ()
+    shown: tuple[str, ...] = ()
+    """The figures of the table and the picture; none: those that are expected, or shared."""
 
     @classmethod
     def load(cls, name: str | Path) -> "Study":
@@ -152,16 +154,20 @@ class Study(Settings):
             for arm in (expectation.arm, expectation.other):
                 if isinstance(arm, str) and arm not in self.arms:
                     raise ValueError(f"expected: no arm {arm!r}{did_you_mean(arm, self.arms)}")
-            for measure in (figure.split(".")[0] for figure in expectation.measures):
-                if measure not in self.measures:
-                    raise ValueError(
-                        f"expected: no measure {measure!r}{did_you_mean(measure, self.measures)}"
-                    )
+            self._require_measures("expected", expectation.measures)
+        self._require_measures("shown", self.shown)
         for arm in self.arms.values():
             first = arm.start_from
             if first is not None and first not in self.arms:
                 raise ValueError(f"start_from: no arm {first!r}{did_you_mean(first, self.arms)}")
         return self
+
+    def _require_measures(self, key: str, figures: Iterable[str]) -> None:
+        for measure in (figure.split(".")[0] for figure in figures):
+            if measure not in self.measures:
+                raise ValueError(
+                    f"{key}: no measure {measure!r}{did_you_mean(measure, self.measures)}"
+                )
 
     def recipe(self, arm: str, seed: int, tokenizer_kind: str = "wordpiece") -> Recipe:
         """The recipe of an arm on text in pieces of this kind, without the number of its steps.

@@ -97,6 +97,11 @@ def _word(leads: Sequence[float], lead: Estimate) -> Word:
     return "opposite" if all(value < 0 for value in leads) else "not seen"
 
 
+def all_figures(found: Mapping[str, Mapping[int, Mapping[str, float]]]) -> list[str]:
+    """The figures that some arm has with some seed, in their order."""
+    return list(dict.fromkeys(n for by in found.values() for own in by.values() for n in own))
+
+
 def shared_figures(found: Mapping[str, Mapping[int, Mapping[str, float]]]) -> list[str]:
     """The figures that every arm has with every seed, in their order."""
     all_of_them = [figures for seeds in found.values() for figures in seeds.values()]
