@@ -39,6 +39,7 @@ NO_STOCK_CLASS = [
     "ernie-2",
     "fixed-patterns",
     "gpt-bert",
+    "longformer-char",
     "lstm-lm",
     "mass",
     "performer",

@@ -3,6 +3,7 @@
 from bertwright.encoder.visibility.directions import (
     Way,
     is_by_halves,
+    is_causal,
     is_empty,
     is_read_on,
     is_two_sided,
@@ -56,6 +57,7 @@ __all__ = [
     "by_head",
     "document_bounds",
     "is_by_halves",
+    "is_causal",
     "is_empty",
     "is_read_on",
     "is_two_sided",
