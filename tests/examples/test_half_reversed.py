@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from hypothesis import given
-from numbered_text import CLS, FIRST_PIECE, PAD, SEP, NumberedSplit, all_rows, documents, planned
+from numbered_text import CLS, FIRST_PIECE, PAD, SEP, all_rows, documents, planned
 
 from bertwright.errors import UserError
 from bertwright.examples.assembly import (
@@ -26,15 +26,15 @@ EVERY = [*FRAMED, Contiguous()]
 every_assembly = pytest.mark.parametrize("of", EVERY, ids=lambda of: of.kind)
 
 
-def halves(of: Assembly, text, epoch: int = 0) -> tuple[Rows, Rows, NumberedSplit] | None:
+def halves(of: Assembly, text, epoch: int = 0) -> tuple[Rows, Rows] | None:
     """The rows of a source and the same reversed; None where the text is too short for a row."""
     try:
-        source, split = planned(HalfReversed(length=LENGTH, of=of), text)
+        source, _ = planned(HalfReversed(length=LENGTH, of=of), text)
     except UserError:
         return None
     number = np.arange(source.num_rows // 2)
     forward, backward = (source.rows(number + n, epoch) for n in (0, len(number)))
-    return forward, backward, split
+    return forward, backward
 
 
 @every_assembly
@@ -43,7 +43,7 @@ def test_a_reversed_row_is_the_row_of_the_same_stretch_read_backwards(of, text):
     for epoch in range(2):
         if (found := halves(of, text, epoch)) is None:
             return
-        forward, backward, _ = found
+        forward, backward = found
         assert not forward.coordinates.backward.any()
         assert backward.coordinates.backward.all()
         np.testing.assert_array_equal(forward.real, backward.real)
@@ -60,7 +60,7 @@ def test_a_reversed_row_is_the_row_of_the_same_stretch_read_backwards(of, text):
 def test_every_piece_has_the_position_that_it_has_in_the_row_read_forward(of, text):
     if (found := halves(of, text)) is None:
         return
-    forward, backward, _ = found
+    forward, backward = found
 
     def where(rows: Rows) -> set[tuple[int, ...]]:
         row, place = np.nonzero(~rows.special)
@@ -75,30 +75,11 @@ def test_every_piece_has_the_position_that_it_has_in_the_row_read_forward(of, te
     np.testing.assert_array_equal(backward.coordinates.position, expected)
 
 
-@every_assembly
-@given(text=documents)
-def test_words_sentences_and_languages_go_with_their_pieces(of, text):
-    if (found := halves(of, text)) is None:
-        return
-    _, rows, split = found
-    text_of, coordinates = ~rows.special, rows.coordinates
-    row, place = np.nonzero(text_of)
-    number, words = coordinates.word[text_of], split.word_of(rows.pieces[text_of])
-    beside = (np.diff(row) == 0) & (np.diff(place) == 1)
-    # Two neighbours of one word have one number; words are numbered from the beginning of the row.
-    np.testing.assert_array_equal((np.diff(number) == 0)[beside], (np.diff(words) == 0)[beside])
-    for own in (number, coordinates.sentence[text_of]):
-        assert np.isin(np.diff(own)[np.diff(row) == 0], (0, 1)).all()
-        assert (own[np.append(True, np.diff(row) > 0)] == 0).all()
-    expected = split.languages[split.document_of(rows.pieces[text_of])]
-    np.testing.assert_array_equal(coordinates.language[text_of], expected)
-
-
 @given(text=documents)
 def test_the_text_that_comes_first_is_the_first_segment(text):
     if (found := halves(SegmentPair(separators=2), text)) is None:
         return
-    _, rows, _ = found
+    _, rows = found
     place, segment = np.arange(LENGTH), rows.coordinates.segment
     for row, own in enumerate(segment):
         gap = np.nonzero(rows.pieces[row] == SEP)[0][0]
