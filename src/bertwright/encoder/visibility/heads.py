@@ -9,10 +9,16 @@ from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility.rules import Visibility
 from bertwright.encoder.visibility.tiles import Tiles, laid_out
 
+Kinds = tuple[tuple[Visibility, tuple[int, ...]], ...]
+
+
+def by_head(rule: Visibility, heads: int) -> Kinds:
+    """Every rule that some of so many heads keep, and which heads these are."""
+    return _by_head(rule, heads)  # pyright: ignore[reportArgumentType]
+
 
 @lru_cache(maxsize=256)
-def by_head(rule: Visibility, heads: int) -> tuple[tuple[Visibility, tuple[int, ...]], ...]:
-    """Every rule that some of so many heads keep, and which heads these are."""
+def _by_head(rule: Visibility, heads: int) -> Kinds:
     found: dict[Visibility, list[int]] = {}
     for head in range(heads):
         found.setdefault(rule.at_head(head), []).append(head)
