@@ -2,6 +2,7 @@
 
 import torch
 
+from bertwright.encoder.locality import rule_at
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import (
     Bidirectional,
@@ -10,8 +11,10 @@ from bertwright.encoder.visibility import (
     Visibility,
     Window,
     Windows,
+    by_head,
     view,
 )
+from bertwright.recipes import Recipe
 
 
 def _coordinates(document=None, length=4):
@@ -103,3 +106,21 @@ def test_no_more_is_told_apart_than_differs():
     assert rule.at_block(0) == Window(size=3)
     assert view(rule.at_block(0), _coordinates(), heads=2).mask.shape[1] == 1
     assert view(rule.at_block(1), _coordinates(), heads=2).mask.shape[1] == 1
+
+
+def test_the_language_model_of_letters_sees_further_block_by_block():
+    encoder = Recipe.load("longformer-char-base").encoder
+    sizes: list[int] = []
+    for block in range(12):
+        (rule, heads), *others = by_head(rule_at(block, encoder.visibility, None), 8)
+        if block < 6:
+            assert not others
+            sizes.append(rule.rules[1].size)
+            continue
+        assert heads == (0, 1)
+        assert rule.rules[1].dilations == (block // 2 - 1,)
+        [(near, _)] = others
+        sizes.append(near.rules[1].size)
+    assert (sizes[0], sizes[-1]) == (32, 512)
+    assert sizes == sorted(sizes)
+    assert round(sum(sizes) / len(sizes), -1) == 230

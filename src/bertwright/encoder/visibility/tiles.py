@@ -3,7 +3,8 @@
 Rows are cut into tiles of ``TILE`` places. A rule says which tiles of keys a tile of queries
 touches; only those are computed, under the exact mask. Where a place sees a bounded number of
 places the cost of a row is linear in its length. The few tiles that touch much more than the others
-(those of places that see everything) are a group of their own.
+(those of places that see everything) are a group of their own. Where a rule leaves places out,
+those that are a ``stride`` apart stand side by side, and it costs what a rule without gaps does.
 """
 
 from dataclasses import dataclass, replace

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import field_validator
+from pydantic import ValidationInfo, field_validator
 
 from bertwright.examples.assembly.packed import Contiguous, Packed
 from bertwright.examples.assembly.pairs import Pair
@@ -46,7 +46,7 @@ class HalfReversed(Assembly):
 
     @field_validator("of")
     @classmethod
-    def _rows_of_one_text(cls, of: Assembly) -> Assembly:
+    def _rows_of_one_text(cls, of: Assembly, info: ValidationInfo) -> Assembly:
         if of.parted_by:
             raise ValueError(
                 f"has rows of several texts, which are not reversed: set {of.parted_by} to false"
@@ -56,7 +56,7 @@ class HalfReversed(Assembly):
                 f"is {of.kind}, whose rows are not reversed: choose contiguous, packed, "  # type: ignore[attr-defined]
                 f"full-sentences, doc-sentences, segment-pair or sentence-pair"
             )
-        return of
+        return of.model_copy(update={"length": info.data.get("length", 128)})
 
     @property
     def in_order(self) -> bool:
