@@ -17,12 +17,16 @@ from bertwright.encoder.visibility import (
     Causal,
     SameDocument,
     Window,
+    Windows,
     document_bounds,
     view,
 )
 from bertwright.errors import UserError
 
-RULES = [Bidirectional(), Causal(), SameDocument(), Causal() & SameDocument(), Window(size=2)]
+RULES = [
+    *(Bidirectional(), Causal(), SameDocument(), Causal() & SameDocument(), Window(size=2)),
+    Windows(sizes=(2,), dilations=(2,), dilated_heads=1),
+]
 
 
 def _call(rule, padded, dtype=torch.float32, tiling="never", **changes):
@@ -31,7 +35,7 @@ def _call(rule, padded, dtype=torch.float32, tiling="never", **changes):
     document = torch.tensor([[0] * 5 + [1] * 7, [0] * 8 + [-1] * 4]) if padded else None
     coordinates = Coordinates(torch.arange(12)[None], document=document)
     settings = {"rate": 0.0, "noise": None, "site": None, **changes}
-    return Call(query, key, value, view(rule, coordinates, tiling=tiling), **settings)
+    return Call(query, key, value, view(rule, coordinates, tiling=tiling, heads=3), **settings)
 
 
 @pytest.mark.parametrize("padded", [True, False])

@@ -5,7 +5,7 @@ import torch
 
 from bertwright.encoder.cache import Cache
 from bertwright.encoder.stream import Coordinates
-from bertwright.encoder.visibility import Causal, InOrder, Window
+from bertwright.encoder.visibility import Causal, InOrder, Visibility, Window, Windows
 from bertwright.model import Model
 from recipes_at_toy_size import VOCABULARY, toy
 
@@ -63,11 +63,15 @@ def test_parts_are_one_pass_whatever_the_positions_and_the_padding(positions, ke
         torch.testing.assert_close(whole[row, padding:], alone, atol=1e-5, rtol=1e-5)
 
 
+REACHING_4 = (Window(size=4), Windows(sizes=(2,), dilations=(2,), dilated_heads=1))
+
+
+@pytest.mark.parametrize("window", REACHING_4, ids=lambda rule: rule.kind)
 @pytest.mark.parametrize("placement", ["pre", "post"])
 @torch.no_grad()
-def test_what_is_out_of_reach_can_be_dropped(placement: str) -> None:
+def test_what_is_out_of_reach_can_be_dropped(placement: str, window: Visibility) -> None:
     model = built("transformer-xl", f"encoder.norm.placement={placement}")
-    rule, none = Causal() & Window(size=4), torch.zeros(3, 1, dtype=torch.int64)
+    rule, none = Causal() & window, torch.zeros(3, 1, dtype=torch.int64)
     whole = model.encoder(text(), coordinates(0, LENGTH, none), rule)
     cache = Cache(4)
     for start, stop in [(0, 6), *((place, place + 1) for place in range(6, LENGTH))]:

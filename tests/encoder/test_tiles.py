@@ -23,7 +23,9 @@ from bertwright.encoder.visibility import (
     Short,
     Visibility,
     Window,
+    Windows,
     laid_out,
+    laid_out_by_head,
     tiles,
     view,
 )
@@ -33,6 +35,8 @@ from recipes_at_toy_size import VOCABULARY, toy
 
 LENGTH = 90
 BIGBIRD = Window(size=1, block=4) | Global(first=1, last=1, block=4) | RandomBlocks(block=4)
+DILATED = Windows(sizes=(5,), dilations=(3,), dilated_heads=2)
+HEADS = 3
 RULES: dict[str, Visibility] = {
     "all": Bidirectional(),
     "causal": Causal(),
@@ -44,6 +48,10 @@ RULES: dict[str, Visibility] = {
     "bigbird": BIGBIRD | Short(length=20),
     "bigbird-in-documents": BIGBIRD & SameDocument(),
     "longformer-in-documents": (Window(size=5) | Global()) & SameDocument(),
+    "dilated": DILATED,
+    "dilated-in-all-heads": Windows(sizes=(4,), dilations=(2,)),
+    "causal-dilated": Causal() & DILATED,
+    "dilated-in-documents": (DILATED | Global(last=1)) & SameDocument() & Causal(),
 }
 every_rule = pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
 
@@ -86,16 +94,16 @@ def calls(rule: Visibility, rows: Coordinates, dtype=torch.float64, **settings) 
     """The same call with a dense view and with one in tiles."""
     generator = torch.Generator().manual_seed(1)
     made: list[Call] = []
-    drawn = torch.randn(3, 2, 3, LENGTH, 8, generator=generator, dtype=dtype)
+    drawn = torch.randn(3, 2, HEADS, LENGTH, 8, generator=generator, dtype=dtype)
     for tiling in ("never", "always"):
         parts = [part.clone().requires_grad_() for part in drawn]
         given = {"rate": 0.0, "noise": None, "site": None, **settings}
-        made.append(Call(*parts, view(rule, rows, tiling=tiling), **given))
+        made.append(Call(*parts, view(rule, rows, tiling=tiling, heads=HEADS), **given))
     return made
 
 
 def same(dense: Call, laid_out: Call, atol: float) -> None:
-    weight = torch.randn(2, 3, LENGTH, 8, generator=torch.Generator().manual_seed(2))
+    weight = torch.randn(2, HEADS, LENGTH, 8, generator=torch.Generator().manual_seed(2))
     found: list[list[torch.Tensor]] = []
     for call, kernel in ((dense, "explicit"), (laid_out, "tiled")):
         context = attend(call, kernel)
@@ -117,6 +125,7 @@ def test_the_same_weights_are_dropped(rows):
     settings = {"rate": 0.2, "noise": Noise.of(0, 3, first_row=5)}
     same(*calls(RULES["bigbird-in-documents"], rows(), **settings), atol=1e-9)
     same(*calls(RULES["longformer"], rows(), torch.float32, **settings), atol=1e-5)
+    same(*calls(RULES["dilated-in-documents"], rows(), **settings), atol=1e-9)
 
 
 @every_kind_of_rows
@@ -125,14 +134,20 @@ def test_nothing_comes_from_where_the_rule_hides(rule, rows):
     coordinates = rows()
     _, call = calls(rule, coordinates)
     context = attend(call, "tiled")
-    allowed = rule.visible(coordinates.queries(), coordinates.keys()).expand(2, -1, -1)
+    allowed = torch.stack(
+        [
+            rule.at_head(head).visible(coordinates.queries(), coordinates.keys()).expand(2, -1, -1)
+            for head in range(HEADS)
+        ],
+        dim=1,
+    )
     if coordinates.document is not None:
-        allowed = allowed & (coordinates.document >= 0)[:, None]
+        allowed = allowed & (coordinates.document >= 0)[:, None, None]
     for place in range(0, LENGTH, 13):
         (gradient,) = torch.autograd.grad(
             context[:, :, place].square().sum(), call.value, retain_graph=True
         )
-        assert torch.equal(gradient.abs().sum((1, 3)) > 0, allowed[:, place])
+        assert torch.equal(gradient.abs().sum(3) > 0, allowed[:, :, place])
 
 
 def test_a_place_that_sees_nothing_gets_zeros():
@@ -158,7 +173,7 @@ def test_terms_and_weights_are_refused_by_naming_who_has_them():
         Model.build(alibi, VOCABULARY)(torch.zeros(1, 24, dtype=torch.int64))
 
 
-@pytest.mark.parametrize("name", ["window", "longformer", "bigbird"])
+@pytest.mark.parametrize("name", ["window", "longformer", "bigbird", "dilated-in-all-heads"])
 def test_work_grows_as_the_length_does(name):
     pairs = [
         laid_out(RULES[name], Coordinates(torch.arange(length)[None])).pairs
@@ -167,6 +182,17 @@ def test_work_grows_as_the_length_does(name):
     # Of a Longformer one tile of queries, of a BigBird two see everything.
     assert pairs[1] / pairs[0] < 2.1
     assert pairs[2] / pairs[1] < 2.1
+
+
+@pytest.mark.parametrize("others", [Bidirectional(), Causal(), Global()], ids=lambda r: r.kind)
+def test_heads_that_reach_further_cost_what_the_others_do(others):
+    rows = Coordinates(torch.arange(1024)[None])
+    rule = DILATED | others if isinstance(others, Global) else DILATED & others
+    dilated, near = laid_out_by_head(rule, rows, HEADS)
+    assert dilated.heads.tolist() == [0, 1]
+    assert near.heads.tolist() == [2]
+    # Where the places of one rest end and those of the next begin, a tile meets both.
+    assert near.pairs <= dilated.pairs < 1.1 * near.pairs
 
 
 def test_tiles_are_taken_where_they_pay(monkeypatch):

@@ -93,14 +93,16 @@ def test_a_batch_asks_for_what_stands_at_its_positions() -> None:
     width = batch.pieces.shape[1]
     row, place = question.where // width, question.where % width
     assert (place >= length).all()
-    position = batch.coordinates.position[row, place]
+    position = batch.coordinates.position
+    # In a row that is read from its end, positions count down.
+    about = (position[row, :length] == position[row, place][:, None]).int().argmax(1)
     weight = torch.ones_like(row) if question.weight is None else question.weight
     real = weight > 0
-    assert torch.equal(batch.pieces[row[real], position[real]], question.target[real])
+    assert torch.equal(batch.pieces[row[real], about[real]], question.target[real])
     turns = batch.coordinates.order
-    assert torch.equal(turns[row[real], place[real]], turns[row[real], position[real]])
+    assert torch.equal(turns[row[real], place[real]], turns[row[real], about[real]])
     chosen = np.zeros((len(batch.pieces), length), bool)
-    chosen[row[real], position[real]] = True
+    chosen[row[real], about[real]] = True
     special = batch.pieces[:, :length].numpy() < 5
     assert ((turns[:, :length].numpy() > 0) == (chosen | special)).all()
     assert visibility_of(list(recipe.objectives.values())) == InOrder()

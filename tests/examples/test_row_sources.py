@@ -22,6 +22,8 @@ KINDS = {
     "translation-pair": {"kind": "translation-pair"},
     "translation-pair packing": {"kind": "translation-pair", "packing": True},
     "dialogue": {"kind": "dialogue", "fake": 0.5},
+    "half-reversed pairs": {"kind": "half-reversed", "of": "segment-pair"},
+    "half-reversed sentences": {"kind": "half-reversed", "of": "full-sentences"},
     "mixture": {
         "kind": "mixture",
         "alpha": 0.5,

@@ -29,6 +29,7 @@ from bertwright.encoder.visibility import (
     SameDocument,
     Visibility,
     Window,
+    Windows,
     is_read_on,
     tiles,
 )
@@ -47,6 +48,7 @@ RULES: dict[str, Visibility | None] = {
     "reversed": Reversed(),
     "order": InOrder(),
     "window": Window(size=2),
+    "windows": Causal() & Windows(sizes=(2, 1), dilations=(1, 3), dilated_heads=1),
     "sparse": Window(size=1, block=2) | Global(last=1) | RandomBlocks(number=1, block=2),
 }
 

@@ -32,7 +32,10 @@ def test_the_backbone_of_mobilebert_is_that_of_the_stock_class():
 
 @pytest.mark.parametrize(
     ("name", "stated"),
-    [("bert-base", 110e6), ("roberta-base", 125e6), ("roberta-large", 355e6)],
+    [
+        *(("bert-base", 110e6), ("roberta-base", 125e6), ("roberta-large", 355e6)),
+        *(("longformer-char-base", 41e6), ("longformer-char-large", 102e6)),
+    ],
 )
 def test_papers_state_them_within_one_percent(name, stated):
     assert sum(parameters_by_part(Recipe.load(name)).values()) == pytest.approx(stated, rel=0.01)
@@ -57,6 +60,23 @@ def test_arithmetic_is_what_pytorch_counts(system):
         shared = 2 * projection.weight.numel() * (2 * length - 1)
         expected += shared * len(model.encoder.blocks)
     assert counter.get_total_flops() == pytest.approx(expected)
+
+
+def test_heads_with_gaps_cost_what_others_of_their_window_do():
+    def attended(*changes: str) -> float:
+        recipe = Recipe.load("longformer-char-base", "encoder.positions=rotary", *changes)
+        return arithmetic(recipe).length
+
+    rules = "[causal, {{kind: windows, sizes: [64], dilations: [{}], dilated_heads: {}}}]"
+    plain, some, every = (
+        attended(f"encoder.visibility.rules={rules.format(*own)}")
+        for own in ((1, 8), (4, 2), (4, 8))
+    )
+    # Classes of 512 places fill whole tiles, so that nothing is wasted between them.
+    assert plain == some == every
+    whole = attended("encoder.visibility=causal")
+    assert plain < 0.1 * whole
+    assert attended() < 0.3 * whole
 
 
 def test_the_published_training_of_bert_base_costs_what_its_steps_say():

@@ -41,6 +41,7 @@ class Encoder(nn.Module):
         self.tells_wide = choice.mixer.asks_wide
         self.taps, self.prefix = Taps(), ""
         shape = choice.mixer.shape(choice.inner_width)
+        self.heads = shape.heads
         entry = choice.entry_width
         positions = choice.positions.build(choice.embeddings.sum_width(entry), shape)
         self.local = choice.local
@@ -135,7 +136,7 @@ class Encoder(nn.Module):
             near = self.local is not None and self.local.holds(index)
             rotation = self.local_rotation if near else self.embeddings.positions.rotation
             if (own, near) not in known:
-                seen = view(own, coordinates, keys, tiling, self.tells_wide)
+                seen = view(own, coordinates, keys, tiling, self.tells_wide, self.heads)
                 known[own, near] = Surroundings(
                     seen,
                     rotation(coordinates),

@@ -66,10 +66,14 @@ class Memory:
         """The coordinates of keys: the remembered places, then those of the rows.
 
         What is remembered stands before everything, in the text and in any order, and belongs to
-        the first segment (as in the released code of XLNet).
+        the first segment (as in the released code of XLNet). Of rows that are read backward it
+        stands behind their text.
         """
         length = self.document.shape[1]
-        place = torch.arange(-length, 0, device=self.document.device)[None]
+        place = position = torch.arange(-length, 0, device=self.document.device)[None]
+        if coordinates.backward is not None:
+            behind_text = num_content(coordinates) - 1 - place
+            position = torch.where(coordinates.backward[:, :1], behind_text, place)
 
         def behind(own: Tensor | None, past: Tensor) -> Tensor | None:
             return None if own is None else torch.cat((past.expand(len(own), -1), own), dim=1)
@@ -77,7 +81,7 @@ class Memory:
         nowhere = torch.full_like(place, -1)
         return Coordinates(
             torch.cat((place, coordinates.place), dim=1),
-            behind(coordinates.position, place),
+            behind(coordinates.position, position),
             behind(coordinates.segment, torch.zeros_like(place)),
             torch.cat((self.document, self._documents(coordinates)), dim=1),
             behind(coordinates.order, nowhere),

@@ -20,8 +20,10 @@ class Coordinates:
     ``language`` is a number among those that the encoder knows; None means the first of them.
     ``task`` is the number of the task that is trained; None means the first.
     ``asking`` (bool) marks places that know where they stand and not what stands there: they come
-    last in the row, and nobody sees them. ``extent`` is how many real places the text of a place
-    has, a text beginning where positions do; ``measured`` fills it in.
+    last in the row, and nobody sees them. ``backward`` (bool) marks rows that are read from the end
+    of their text, whose positions count down; all rows of a batch that says so are one text each.
+    ``extent`` is how many real places the text of a place has, a text beginning where positions do;
+    ``measured`` fills it in.
     """
 
     place: Tensor
@@ -32,6 +34,7 @@ class Coordinates:
     asking: Tensor | None = None
     language: Tensor | None = None
     task: Tensor | None = None
+    backward: Tensor | None = None
     extent: Tensor | None = None
 
     @staticmethod
@@ -63,7 +66,7 @@ class Coordinates:
         real = torch.ones_like(self.place, dtype=torch.bool)
         if self.document is not None:
             real = self.document >= 0
-        if self.position is None:
+        if self.position is None or self.backward is not None:
             return replace(self, extent=real.sum(-1, keepdim=True).expand_as(real))
         text, real = torch.broadcast_tensors((self.position == 0).cumsum(-1), real)
         counts = text.new_zeros(len(text), text.shape[1] + 1).scatter_add_(1, text, real.long())

@@ -46,6 +46,8 @@ class Coordinates:
       of none; None where nobody said
     - ``capital``: 1 where a word begins with a capital letter, 0 where not; None where nobody said
     - ``task``: which of the tasks of a training the row is of; None means the first
+    - ``backward``: 1 in a row that is read from the end of its text, where positions count down;
+      None where all rows are read forward
     - ``asking``: bool, places behind the text that know where they stand, not what stands there
     """
 
@@ -61,6 +63,7 @@ class Coordinates:
     entity: NDArray[np.int32] | None = None
     capital: NDArray[np.int32] | None = None
     task: NDArray[np.int32] | None = None
+    backward: NDArray[np.int32] | None = None
 
     def present(self) -> dict[str, NDArray[Any]]:
         """Those that somebody needs, by name."""

@@ -12,7 +12,7 @@ from torch import nn
 from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.locality import rule_at
 from bertwright.encoder.stream import Coordinates
-from bertwright.encoder.visibility import laid_out
+from bertwright.encoder.visibility import laid_out_by_head
 from bertwright.model.model import Model
 from bertwright.recipes import Recipe
 from bertwright.recipes.about import Count
@@ -113,13 +113,16 @@ def _stack(
 
 
 def _computed_share(choice: EncoderChoice, block: int, length: int) -> float:
-    """Of all pairs of a query and a key, those that a block computes where a rule is laid out."""
+    """Of all pairs of a query and a key, those that a block computes where a rule is laid out, as a
+    mean over its heads."""
     if choice.mixer.tiling == "never" or choice.positions.by_distance:
         return 1.0
     rule = rule_at(block, choice.visibility, choice.local)
     rows = Coordinates(torch.arange(length)[None])
-    tiles = laid_out(rule, rows, choice.mixer.tiling == "auto")
-    return 1.0 if tiles is None else tiles.pairs / length**2
+    heads = choice.mixer.shape(choice.inner_width).heads
+    laid = laid_out_by_head(rule, rows, heads, choice.mixer.tiling == "auto")
+    pairs = [t.pairs * (heads if t.heads is None else len(t.heads)) for t in laid]
+    return sum(pairs) / (heads * length**2) if laid else 1.0
 
 
 def _decoder(decoder: EncoderChoice, targets: float, length: int) -> float:

@@ -63,6 +63,7 @@ def tensor_coordinates(batch: Batch, pieces: Tensor) -> Coordinates:
         order=moved(own.order),
         language=moved(own.language),
         task=moved(own.task),
+        backward=None if own.backward is None else moved(own.backward) == 1,
         asking=None if own.asking is None else torch.from_numpy(own.asking).to(pieces.device),
     )
 

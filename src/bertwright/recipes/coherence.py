@@ -36,6 +36,12 @@ def _order(recipe: "Recipe") -> None:
     steady = isinstance(recipe.batch_tokens, Constant) and all(
         phase.length is None and phase.batch_tokens is None for phase in recipe.phases
     )
+    decoding = any(o.decodes for o in recipe.objectives.values())
+    if recipe.assembly.directions > 1 and decoding:
+        raise ValueError(
+            "assembly half-reversed reads rows from their end, and a decoder writes them from the "
+            "beginning: choose another assembly"
+        )
     if recipe.assembly.in_order and not steady:
         raise ValueError("an assembly in the order of the text needs one length and one batch")
 

@@ -112,6 +112,7 @@ def longest_first(num_first: int, num_second: int, room: int) -> tuple[int, int]
 
 def _separators(recipe: Recipe, tokenizer: Tokenizer) -> int:
     """Of an assembly of pairs its own; else two for pieces spelled as RoBERTa's, one for BERT's."""
-    if isinstance(recipe.assembly, Pair):
-        return recipe.assembly.separators
+    assembly = recipe.assembly.evaluated
+    if isinstance(assembly, Pair):
+        return assembly.separators
     return 2 if tokenizer.piece(tokenizer.specials.end) == "</s>" else 1

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from bertwright.axes import Choice
 from bertwright.encoder.initialisation import Published, initialise
 from bertwright.encoder.kernels.noise import Noise, dropout
-from bertwright.encoder.visibility import is_by_halves, ways
+from bertwright.encoder.visibility import is_by_halves, is_causal
 from bertwright.model.model import Model
 from bertwright.objectives.output import OutputChoice, Transform
 from bertwright.objectives.sentence_relation import PairHead, PairQuestion
@@ -185,7 +185,7 @@ def default_head(recipe: Recipe, answer: Answer) -> HeadChoice:
         return Transformed(read="words") if transforms else Plain(read="words")
     if by_halves:
         return Plain(read="mean")
-    if ways(recipe.encoder.visibility) == ("forward",):
+    if is_causal(recipe.encoder.visibility):
         return Plain(read="last")
     if recipe.pooler or any(isinstance(o, PairQuestion) for o in recipe.objectives.values()):
         return Pooler()

@@ -67,7 +67,8 @@ class RecipeBatches:
         return StepBatch(batches, counts, num_rows, sum(b.num_tokens for b in batches), hiding)
 
     def num_rows(self, place: Place) -> int:
-        """Rows of all processes in a step: the tokens that the recipe asks for, in whole rows."""
+        """Rows of all processes in a step: the tokens that the recipe asks for, in whole rows, as
+        many in every direction."""
         own = self._recipe.phases[place.phase].batch_tokens is not None
         progress = place.phase_progress if own else place.progress
         schedule = self._recipe.batch_tokens_of(place.phase)
@@ -75,8 +76,9 @@ class RecipeBatches:
         step = (highest - lowest) / (BATCH_STAGES - 1)
         stage = round((schedule.at(progress) - lowest) / step) if step else 0
         tokens = lowest + stage * step
-        rows = round(tokens / self._recipe.assembly_of(place.phase).length)
-        return max(rows, self._processes.world)
+        assembly = self._recipe.assembly_of(place.phase)
+        rows = max(round(tokens / assembly.length), self._processes.world)
+        return -(-rows // assembly.directions) * assembly.directions
 
     def weights(self, place: Place) -> dict[str, float]:
         """The weights of the questions at a place."""
@@ -126,33 +128,39 @@ class RecipeBatches:
         self, place: Place, asked: Mapping[str, Objective], of_step: NDArray[np.int64]
     ) -> Batch:
         """The rows of these numbers, counted within the step."""
-        if self._recipe.assembly.in_order:
-            return self._rows_in_order(place, asked, of_step)
-        source = self._sources[place.phase]
+        assembly, source = self._recipe.assembly, self._sources[place.phase]
+        at_once, first_row = self.num_rows(place), int(of_step[0])
         if isinstance(source, MixedRows):
             index, epoch = source.read_at(
-                self._recipe.seed, place.step, place.rows, of_step, self.num_rows(place)
+                self._recipe.seed, place.step, place.rows, of_step, at_once
             )
-            return self.asked(place, asked, index, epoch, first_row=int(of_step[0]))
-        num_rows = source.num_rows
-        epoch, drawn = np.divmod(place.rows + of_step, num_rows)
+            return self.asked(place, asked, index, epoch, first_row)
+        # Every direction has an equal part of the step, and of the rows of the source.
+        num_rows, at_once = source.num_rows // assembly.directions, at_once // assembly.directions
+        direction, row = np.divmod(of_step, at_once)
+        before = place.rows // assembly.directions
+        if assembly.in_order:
+            stretch = in_stretches(num_rows, at_once)
+            around, step = divmod(before // at_once, stretch)
+            # Row r of every step is a part of the r-th stretch of the text.
+            index = row * stretch + np.where(direction == 1, stretch - 1 - step, step)
+            epoch = np.full_like(index, around)
+        else:
+            step = 0
+            index, epoch = self._shuffled(num_rows, before + row)
+        index += direction * num_rows
+        return self.asked(place, asked, index, epoch, first_row, continues=step > 0)
+
+    def _shuffled(
+        self, num_rows: int, number: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Which of so many rows is read as the ``number``-th of a run, and in which epoch."""
+        epoch, drawn = np.divmod(number, num_rows)
         index = np.empty_like(drawn)
         for each in np.unique(epoch):
             within = epoch == each
-            order = _order(num_rows, self._recipe.seed, int(each))
-            index[within] = order(drawn[within])
-        return self.asked(place, asked, index, epoch, first_row=int(of_step[0]))
-
-    def _rows_in_order(
-        self, place: Place, asked: Mapping[str, Objective], of_step: NDArray[np.int64]
-    ) -> Batch:
-        """The same, where row r of every step is a part of the r-th stretch of the text."""
-        at_once = self.num_rows(place)
-        stretch = in_stretches(self.rows_in_epoch(place.phase), at_once)
-        epoch, step = divmod(place.rows // at_once, stretch)
-        index = of_step * stretch + step
-        epochs = np.full_like(index, epoch)
-        return self.asked(place, asked, index, epochs, int(of_step[0]), continues=step > 0)
+            index[within] = _order(num_rows, self._recipe.seed, int(each))(drawn[within])
+        return index, epoch
 
 
 def in_stretches(num_rows: int, at_once: int) -> int:

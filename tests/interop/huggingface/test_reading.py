@@ -165,6 +165,7 @@ def test_the_old_spelling_of_modernbert(tmp_path: Path) -> None:
             {"layer_types": ["full_attention", "full_attention", "sliding_attention"]},
             "layer_types see windows",
         ),
+        ("LongformerModel", {"attention_dilation": [1, 2, 1]}, "only windows without gaps can be"),
     ],
 )
 def test_what_has_no_place_among_the_axes_is_named(

@@ -39,6 +39,7 @@ NO_STOCK_CLASS = [
     "ernie-2",
     "fixed-patterns",
     "gpt-bert",
+    "longformer-char",
     "lstm-lm",
     "mass",
     "performer",
@@ -69,6 +70,9 @@ REFUSED = {
     "bert encoder.norm.kind=rmsnorm": "encoder.norm.kind is rmsnorm (Bert: layernorm)",
     "modern encoder.embeddings.scaled=true": "embeddings.scaled is true (ModernBert: false)",
     "longformer encoder.visibility.rules=[causal, {kind: global}]": "not a window or global places",
+    "longformer encoder.visibility.rules=[{kind: windows, sizes: [3], dilations: [2]}, global]": (
+        "encoder.visibility is dilated (Longformer: windows without gaps"
+    ),
     "bert encoder.norm.placement=pre": "encoder.norm.placement is pre (Bert: post)",
     "bert encoder.norm.gain=false": "encoder.norm.gain is false (Bert: true)",
     "bert encoder.mixer.gate=gelu": "encoder.mixer.gate is gelu (Bert: none)",

@@ -214,7 +214,7 @@ def _flex_blocks(view: View, length: int, device: str) -> Any:
 
     def seen(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
         assert mask is not None
-        return mask[b.clamp(max=len(mask) - 1), 0, q, k]
+        return mask[b.clamp(max=len(mask) - 1), h.clamp(max=mask.shape[1] - 1), q, k]
 
     def earlier(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
         return q >= k
@@ -222,8 +222,8 @@ def _flex_blocks(view: View, length: int, device: str) -> Any:
     rule = {"all": None, "causal": earlier}.get(view.shape, seen)
     if rule is None:
         return None
-    batch = None if mask is None or len(mask) == 1 else len(mask)
-    return create_block_mask(rule, batch, None, length, length, device=device)
+    batch, heads = (None, None) if mask is None else (n if n > 1 else None for n in mask.shape[:2])
+    return create_block_mask(rule, batch, heads, length, length, device=device)
 
 
 def _without_blind(context: Tensor, view: View) -> Tensor:

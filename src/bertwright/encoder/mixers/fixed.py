@@ -102,7 +102,11 @@ class FixedAttention(nn.Module):
             seen = (place[:, None] >= place)[None, None]
         if seen is None:
             seen = torch.ones(1, 1, len(place), len(place), dtype=torch.bool, device=x.device)
-        weights = torch.cat([pattern_weights(name, place, seen) for name in self.patterns], dim=1)
+        seen = seen.expand(-1, self.shape.heads, -1, -1)[:, : len(self.patterns)]
+        weights = torch.cat(
+            [pattern_weights(p, place, seen[:, n : n + 1]) for n, p in enumerate(self.patterns)],
+            dim=1,
+        )
         itself = torch.eye(len(place), device=x.device)
         for instead in (itself * seen, seen.float()):
             weights = torch.where(weights.sum(-1, keepdim=True) == 0, instead, weights)

@@ -11,7 +11,8 @@ from bertwright.encoder.stream import Coordinates
 
 @dataclass(frozen=True, eq=False)
 class Distances:
-    """All distances there may be, ``values`` (N,) int64 from the largest down, N = Lq + Lk - 1.
+    """All distances there may be, ``values`` (N,) int64 from the largest down: N = Lq + Lk - 1,
+    more where some rows are read backward.
 
     ``index`` (B or 1, Lq, Lk) is the column of the distance between a query and a key; None where
     queries are the last of the keys' places, one after the other, so that columns move by one from
@@ -25,12 +26,17 @@ class Distances:
     @staticmethod
     def between(queries: Coordinates, keys: Coordinates) -> "Distances":
         """The distances of one pass. Within a document, those between places are those between
-        positions; places that ask stand elsewhere than what they ask about."""
+        positions; places that ask stand elsewhere than what they ask about, and of rows that are
+        read backward they are the opposite."""
         num_queries, num_keys = queries.place.shape[1], keys.place.shape[1]
         device = queries.place.device
-        values = num_keys - 1 - torch.arange(num_queries + num_keys - 1, device=device)
+        num_values = num_queries + num_keys - 1
+        if queries.backward is not None:
+            # What is remembered stands behind such rows.
+            num_values = 2 * num_keys - 1
+        values = num_keys - 1 - torch.arange(num_values, device=device)
         index = None
-        if queries.asking is not None:
+        if queries.asking is not None or queries.backward is not None:
             index = num_keys - 1 - (queries.at[:, :, None] - keys.at[:, None, :])
         return Distances(values, num_keys, index)
 

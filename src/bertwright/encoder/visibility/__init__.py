@@ -3,11 +3,13 @@
 from bertwright.encoder.visibility.directions import (
     Way,
     is_by_halves,
+    is_causal,
     is_empty,
     is_read_on,
     is_two_sided,
     ways,
 )
+from bertwright.encoder.visibility.heads import by_head, laid_out_by_head
 from bertwright.encoder.visibility.rules import (
     Bidirectional,
     Both,
@@ -29,6 +31,7 @@ from bertwright.encoder.visibility.view import (
     document_bounds,
     view,
 )
+from bertwright.encoder.visibility.windows import Windows
 
 __all__ = [
     "Bidirectional",
@@ -50,12 +53,16 @@ __all__ = [
     "Way",
     "Wide",
     "Window",
+    "Windows",
+    "by_head",
     "document_bounds",
     "is_by_halves",
+    "is_causal",
     "is_empty",
     "is_read_on",
     "is_two_sided",
     "laid_out",
+    "laid_out_by_head",
     "view",
     "ways",
 ]

@@ -43,6 +43,11 @@ def is_empty(rule: Visibility) -> bool:
     return {Causal, Reversed} <= kinds
 
 
+def is_causal(rule: Visibility) -> bool:
+    """Whether a place sees nothing of what follows it."""
+    return any(isinstance(member, Causal) for member in members(rule, Both))
+
+
 def is_by_halves(rule: Visibility) -> bool:
     """Whether the two halves of a state see differently."""
     if isinstance(rule, Both | Either):

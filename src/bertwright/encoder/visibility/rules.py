@@ -37,8 +37,19 @@ class Visibility(Choice):
         """Whether it asks how long a text is, which places that come later change."""
         return False
 
+    @property
+    def stride(self) -> int:
+        """How far apart places stand that are laid out side by side where a rule is in tiles: 1
+        where neighbours are seen together."""
+        return 1
+
     def at_block(self, index: int) -> "Visibility":
         """The rule of one block of the encoder, where blocks differ."""
+        return self
+
+    def at_head(self, index: int) -> "Visibility":
+        """The rule of one head of a block, where heads differ; the rule of the block says what any
+        of them sees."""
         return self
 
     def __and__(self, other: "Visibility") -> "Visibility":
@@ -163,8 +174,15 @@ class _Several(Visibility):
     def by_extent(self) -> bool:
         return any(rule.by_extent for rule in self.rules)
 
+    @property
+    def stride(self) -> int:
+        return max(rule.stride for rule in self.rules)
+
     def at_block(self, index: int) -> Visibility:
         return type(self)(rules=tuple(rule.at_block(index) for rule in self.rules))
+
+    def at_head(self, index: int) -> Visibility:
+        return type(self)(rules=tuple(rule.at_head(index) for rule in self.rules))
 
 
 class Both(_Several):

@@ -3,7 +3,8 @@
 Rows are cut into tiles of ``TILE`` places. A rule says which tiles of keys a tile of queries
 touches; only those are computed, under the exact mask. Where a place sees a bounded number of
 places the cost of a row is linear in its length. The few tiles that touch much more than the others
-(those of places that see everything) are a group of their own.
+(those of places that see everything) are a group of their own. Where a rule leaves places out,
+those that are a ``stride`` apart stand side by side, and it costs what a rule without gaps does.
 """
 
 from dataclasses import dataclass, replace
@@ -51,7 +52,9 @@ class Group:
 class Tiles:
     """A rule laid out for ``rows`` rows; what is laid out for one row serves all of a batch.
 
-    ``back`` is where each tile of queries is found in the groups, one behind the other.
+    ``back`` is where each tile of queries is found in the groups, one behind the other. ``order``
+    (L,) int64 are the places of a row as they are laid out, None where they are as they stand.
+    ``heads`` (h,) int64 are those that keep this rule, None where all do.
     """
 
     size: int
@@ -59,6 +62,8 @@ class Tiles:
     per_row: int
     groups: tuple[Group, ...]
     back: Tensor
+    order: Tensor | None = None
+    heads: Tensor | None = None
 
     @property
     def pairs(self) -> int:
@@ -90,7 +95,9 @@ def _of_plain_rows(
 
 
 def _laid_out(rule: "Visibility", coordinates: Coordinates, where_it_pays: bool) -> Tiles | None:
-    places = _cut(coordinates)
+    known = coordinates.measured()
+    order = _order(known, rule.stride)
+    places = _cut(known if order is None else known.each(lambda own: own[..., order]))
     rows, per_row, size = places.place.shape
     touched = rule.touches(
         places.each(lambda own: own[:, :, None]), places.each(lambda own: own[:, None, :])
@@ -120,12 +127,19 @@ def _laid_out(rule: "Visibility", coordinates: Coordinates, where_it_pays: bool)
         blind = ~seen.any(-1, keepdim=True)
         groups.append(Group(queries, keys, (seen | blind)[:, None], blind[:, None]))
     back = torch.argsort(torch.cat([group.queries for group in groups]))
-    return Tiles(size, rows, per_row, tuple(groups), back)
+    return Tiles(size, rows, per_row, tuple(groups), back, order)
 
 
-def _cut(coordinates: Coordinates) -> Coordinates:
+def _order(coordinates: Coordinates, stride: int) -> Tensor | None:
+    """Places so far apart side by side: what a window with gaps sees is then a window without."""
+    if stride == 1:
+        return None
+    place = torch.arange(coordinates.place.shape[-1], device=coordinates.place.device)
+    return torch.cat([place[first::stride] for first in range(stride)])
+
+
+def _cut(known: Coordinates) -> Coordinates:
     """Coordinates by tile, (R, N, t): padding fills the last one."""
-    known = coordinates.measured()
     length = known.place.shape[-1]
     missing = -length % TILE
     if missing and known.document is None:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility.directions import is_two_sided
+from bertwright.encoder.visibility.heads import by_head, laid_out_by_head
 from bertwright.encoder.visibility.rules import (
     Bidirectional,
     Both,
@@ -22,7 +23,7 @@ from bertwright.encoder.visibility.rules import (
     Visibility,
     members,
 )
-from bertwright.encoder.visibility.tiles import Tiles, laid_out
+from bertwright.encoder.visibility.tiles import Tiles
 
 Tiling = Literal["never", "auto", "always"]
 """Whether a rule is laid out in tiles: auto is where that pays."""
@@ -33,12 +34,14 @@ class View:
     """A rule evaluated for one batch.
 
     ``shape`` says how: ``all`` (nothing is hidden), ``causal`` (plain causal rows), ``documents``
-    (contiguous documents, bidirectional), ``tiles`` or ``mask``. ``mask`` (B, 1, Lq, Lk) bool is
-    True where a key is seen; a row that sees nothing is True throughout there and marked in
-    ``blind`` (B, 1, Lq, 1), so that no kernel meets an empty softmax. ``bounds`` (int32) says where
-    each run of one document starts in the flattened rows, for kernels that lay documents out by
-    length. ``order`` says what a real place sees of the real places, where that is all of them or
-    all up to itself; ``real`` (B, L) bool is which those are, None where all are.
+    (contiguous documents, bidirectional), ``tiles`` or ``mask``. ``mask`` (B, 1, Lq, Lk) bool, or
+    (B, H, Lq, Lk) where heads differ, is True where a key is seen; a row that sees nothing is True
+    throughout there and marked in ``blind`` (B, 1 or H, Lq, 1), so that no kernel meets an empty
+    softmax. ``bounds`` (int32) says where each run of one document starts in the flattened rows,
+    for kernels that lay documents out by length. ``order`` says what a real place sees of the real
+    places, where that is all of them or all up to itself; ``real`` (B, L) bool is which those are,
+    None where all are. ``tiles`` are those of all heads, or of heads that differ one after the
+    other.
     """
 
     shape: Literal["all", "causal", "documents", "tiles", "mask"]
@@ -47,7 +50,7 @@ class View:
     bounds: Tensor | None = None
     order: Literal["all", "causal"] | None = None
     real: Tensor | None = None
-    tiles: Tiles | None = None
+    tiles: tuple[Tiles, ...] = ()
     wide: "Wide | None" = None
 
 
@@ -71,16 +74,22 @@ def view(
     keys: Coordinates | None = None,
     tiling: Tiling = "never",
     tell_wide: bool = False,
+    heads: int = 1,
 ) -> View:
     """Evaluate a rule for a batch, as little as it allows; ``keys`` where they are not the same
-    places as the queries, ``tell_wide`` where wide places are to be told apart."""
-    found = _view(rule, coordinates, keys, tiling)
+    places as the queries, ``tell_wide`` where wide places are to be told apart, ``heads`` how many
+    there are, which may differ."""
+    found = _view(rule, coordinates, keys, tiling, heads)
     wide = rule.wide(coordinates.measured()) if tell_wide and keys is None else None
-    return found if wide is None else replace(found, wide=_wide(rule, coordinates, wide))
+    return found if wide is None else replace(found, wide=_wide(rule, coordinates, wide, heads))
 
 
 def _view(
-    rule: Visibility, coordinates: Coordinates, keys: Coordinates | None, tiling: Tiling
+    rule: Visibility,
+    coordinates: Coordinates,
+    keys: Coordinates | None,
+    tiling: Tiling,
+    heads: int,
 ) -> View:
     document = coordinates.document if keys is None else keys.document
     several = members(rule, Both)
@@ -89,18 +98,18 @@ def _view(
     order = _order(several)
     real = None if document is None else document >= 0
     if tiling == "always" and keys is None:
-        return View("tiles", order=order, real=real, tiles=laid_out(rule, coordinates))
+        return View(
+            "tiles", order=order, real=real, tiles=laid_out_by_head(rule, coordinates, heads)
+        )
     if document is None and (order == "all" or (order == "causal" and keys is None)):
         return View(order, order=order)
     isolating = is_two_sided(rule) and SameDocument() in several
     shape = "documents" if isolating else "mask"
     if tiling == "auto" and keys is None:
-        tiles = laid_out(rule, coordinates, where_it_pays=True)
-        if tiles is not None:
+        tiles = laid_out_by_head(rule, coordinates, heads, where_it_pays=True)
+        if tiles:
             return View("tiles", order=order, real=real, tiles=tiles)
-    seen = rule.visible(coordinates.queries(), (keys or coordinates).keys())
-    if document is not None:
-        seen = seen & (document >= 0)[:, None, :]
+    seen = _seen(rule, coordinates.queries(), (keys or coordinates).keys(), heads)
     mask, blind = _seeing(seen)
     bounds = None
     if shape == "documents" and document is not None and document.is_cuda:
@@ -108,13 +117,25 @@ def _view(
     return View(shape, mask, blind, bounds, order, real)
 
 
+def _seen(rule: Visibility, query: Coordinates, key: Coordinates, heads: int) -> Tensor:
+    """Which real keys are seen, (B, 1, Lq, Lk) bool, or (B, H, Lq, Lk) where heads differ."""
+    kinds = by_head(rule, heads)
+    each = torch.broadcast_tensors(*(own.visible(query, key) for own, _ in kinds))
+    seen = torch.stack(each, dim=1)
+    if len(kinds) > 1:
+        order = torch.tensor([head for _, of in kinds for head in of]).argsort()
+        kind = torch.tensor([n for n, (_, of) in enumerate(kinds) for _ in of])
+        seen = seen.index_select(1, kind[order].to(seen.device))
+    return seen if key.document is None else seen & (key.document >= 0)[:, None]
+
+
 def _seeing(seen: Tensor) -> tuple[Tensor, Tensor | None]:
-    """What is seen (B, Lq, Lk) as mask and blind rows."""
+    """What is seen (B, 1 or H, Lq, Lk) as mask and blind rows."""
     blind = ~seen.any(-1, keepdim=True)
     # Only where nothing is trained: a compiled step wants the same kind of view every time.
     if not torch.is_grad_enabled() and not blind.is_cuda and not bool(blind.any()):
-        return seen[:, None], None
-    return (seen | blind)[:, None], blind[:, None]
+        return seen, None
+    return seen | blind, blind
 
 
 def _order(several: "tuple[Visibility, ...]") -> Literal["all", "causal"] | None:
@@ -124,7 +145,7 @@ def _order(several: "tuple[Visibility, ...]") -> Literal["all", "causal"] | None
     return "causal" if any(isinstance(rule, Causal) for rule in several) else "all"
 
 
-def _wide(rule: Visibility, coordinates: Coordinates, is_wide: Tensor) -> Wide | None:
+def _wide(rule: Visibility, coordinates: Coordinates, is_wide: Tensor, heads: int) -> Wide | None:
     """The wide places of a batch; None where no row has any."""
     number = int(is_wide.sum(-1).max())
     if not number:
@@ -134,9 +155,7 @@ def _wide(rule: Visibility, coordinates: Coordinates, is_wide: Tensor) -> Wide |
     measured = coordinates.measured()
     where = places.expand(measured.num_rows, -1)
     queries = measured.each(lambda own: own.expand(len(where), -1).gather(-1, where)[..., None])
-    seen = rule.visible(queries, measured.keys())
-    if coordinates.document is not None:
-        seen = seen & (coordinates.document >= 0)[:, None, :]
+    seen = _seen(rule, queries, measured.keys(), heads)
     slot = (is_wide.cumsum(-1) - 1).clamp(min=0)
     return Wide(places, slot, is_wide, View("mask", *_seeing(seen)))
 

@@ -3,10 +3,11 @@
 Reading order: ``source`` (the axis), ``chunks`` (how whole sentences fill rows), ``layout`` (how a
 stretch of the stream lies in a row), then one file per way of cutting: ``packed``, ``sentences``,
 ``pairs``, ``dialogues``, ``translations``, ``histories``; last ``mixture``, which has rows of
-several of them.
+several of them, and ``half_reversed``, which has those of another in both directions.
 """
 
 from bertwright.examples.assembly.dialogues import Dialogue
+from bertwright.examples.assembly.half_reversed import HalfReversed
 from bertwright.examples.assembly.histories import ItemHistory
 from bertwright.examples.assembly.mixture import MixedRows, Mixture
 from bertwright.examples.assembly.packed import Contiguous, Packed
@@ -21,6 +22,7 @@ __all__ = [
     "Dialogue",
     "DocSentences",
     "FullSentences",
+    "HalfReversed",
     "ItemHistory",
     "MixedRows",
     "Mixture",

@@ -43,7 +43,7 @@ class ItemHistory(Assembly):
         return frozenset({"histories"})
 
     @property
-    def evaluated(self) -> Self:
+    def evaluated(self) -> Assembly:
         return self.model_copy(update={"windows": 0, "last": 1})
 
     def plan(self, split: "Split", specials: "Specials", seed: int) -> RowSource:

@@ -52,7 +52,7 @@ class Mixture(Assembly):
         cls, parts: dict[str, Assembly], info: ValidationInfo
     ) -> dict[str, Assembly]:
         for name, part in parts.items():
-            if isinstance(part, Mixture) or part.in_order:
+            if isinstance(part, Mixture) or part.in_order or part.directions > 1:
                 raise ValueError(
                     f"{name} is {part.kind}, whose rows have an order of their own: choose "  # type: ignore[attr-defined]
                     f"another assembly"

@@ -1,7 +1,7 @@
 """Full rows: the stream cut every so many places, without padding."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +55,9 @@ class Contiguous(Assembly):
     kind: Literal["contiguous"] = "contiguous"
     isolated: bool = False
 
-    in_order: ClassVar[bool] = True
+    @property
+    def in_order(self) -> bool:
+        return True
 
     @property
     def parted_by(self) -> str | None:

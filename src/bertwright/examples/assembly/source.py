@@ -1,6 +1,6 @@
 """The assembly axis, and what every assembly plans."""
 
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +36,14 @@ class Assembly(Choice):
 
     length: int = Field(default=128, ge=8)
 
-    in_order: ClassVar[bool] = False
-    """Whether row r of a step goes on where row r of the step before it ended."""
+    directions: ClassVar[int] = 1
+    """In how many directions the rows of a step are read: equal parts of the step, the same rows in
+    each."""
+
+    @property
+    def in_order(self) -> bool:
+        """Whether row r of a step goes on where row r of the step before it ended."""
+        return False
 
     @property
     def needs(self) -> frozenset[Need]:
@@ -56,7 +62,7 @@ class Assembly(Choice):
         return None
 
     @property
-    def evaluated(self) -> Self:
+    def evaluated(self) -> "Assembly":
         """The assembly of held-out text: the same, unless only some of its rows are asked for."""
         return self
 

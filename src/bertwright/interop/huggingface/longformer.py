@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from bertwright.encoder.stream import Coordinates
-from bertwright.encoder.visibility import Either, Global, Visibility, Window
+from bertwright.encoder.visibility import Either, Global, Visibility, Window, Windows
 from bertwright.errors import UserError
 from bertwright.interop.huggingface.family import Config
 from bertwright.interop.huggingface.renaming import Table
@@ -43,29 +43,38 @@ class Longformer(Roberta):
     }
 
     def settings(self, config: Config) -> dict[str, Any]:
+        dilation = config.get("attention_dilation") or [1]
+        if {*(dilation if isinstance(dilation, list) else [dilation])} != {1}:
+            raise UserError(
+                f"attention_dilation is {dilation}, which the stock class ignores: only windows "
+                f"without gaps can be read"
+            )
         window = config.get("attention_window", 512)
-        sizes = {window} if isinstance(window, int) else set(window)
-        if len(sizes) > 1:
-            raise UserError(f"attention_window is {window}: blocks of one window can be read")
-        (size,) = sizes
+        widths = [window] if isinstance(window, int) else window
+        rule = {"kind": "windows", "sizes": [width // 2 for width in widths]}
+        if len({*widths}) == 1:
+            rule = {"kind": "window", "size": widths[0] // 2}
         settings = super().settings(config)
-        settings["encoder"]["visibility"] = {
-            "kind": "or",
-            "rules": [{"kind": "window", "size": size // 2}, {"kind": "global"}],
-        }
+        settings["encoder"]["visibility"] = {"kind": "or", "rules": [rule, {"kind": "global"}]}
         return settings
 
     def finished(self, config: Config, recipe: Recipe, specials: Specials) -> Config:
-        window, _ = _parts(recipe.encoder.visibility)
-        assert window is not None, "there are reasons against any other rule"
-        size = 2 * window.size
-        return {**super().finished(config, recipe, specials), "attention_window": size}
+        sizes = _sizes(recipe)
+        assert sizes is not None, "there are reasons against any other rule"
+        widths = [2 * size for size in sizes]
+        window = widths if len({*widths}) > 1 else widths[0]
+        return {**super().finished(config, recipe, specials), "attention_window": window}
 
     def further_reasons(self, recipe: Recipe, specials: Specials) -> list[str]:
         reasons = super().further_reasons(recipe, specials)
         if None in _parts(recipe.encoder.visibility):
             reasons.append(
                 "encoder.visibility is not a window or global places (Longformer: window | global)"
+            )
+        elif _sizes(recipe) is None:
+            reasons.append(
+                "encoder.visibility is dilated (Longformer: windows without gaps, since the stock "
+                "class ignores attention_dilation)"
             )
         return reasons
 
@@ -74,10 +83,21 @@ class Longformer(Roberta):
         return {} if wide is None else {"global_attention_mask": wide.long()}
 
 
-def _parts(rule: Visibility) -> tuple[Window | None, Global | None]:
-    """The window and the global places of a rule that is one of both."""
+def _parts(rule: Visibility) -> tuple[Visibility | None, Global | None]:
+    """The windows and the global places of a rule that is one of both."""
     rules = rule.rules if isinstance(rule, Either) else ()
     if len(rules) != 2:
         return None, None
-    window = next((r for r in rules if isinstance(r, Window) and r.block == 1), None)
-    return window, next((r for r in rules if isinstance(r, Global)), None)
+    windows = (
+        r for r in rules if isinstance(r, Windows) or (isinstance(r, Window) and r.block == 1)
+    )
+    return next(windows, None), next((r for r in rules if isinstance(r, Global)), None)
+
+
+def _sizes(recipe: Recipe) -> list[int] | None:
+    """How far the places of each block see; None where some head leaves places out."""
+    seen, _ = _parts(recipe.encoder.visibility)
+    blocks = range(len(recipe.encoder.depth.orders()))
+    windows = [None if seen is None else seen.at_block(block) for block in blocks]
+    sizes = [window.size for window in windows if isinstance(window, Window)]
+    return sizes if len(sizes) == len(windows) else None

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bertwright.encoder.depth import Stack
 from bertwright.encoder.encoder import Encoder
 from bertwright.encoder.initialisation import initialise
-from bertwright.encoder.visibility import Both, Causal, Visibility
+from bertwright.encoder.visibility import Visibility, is_causal
 from bertwright.examples.batches import Batch
 from bertwright.examples.coordinates import Coordinates
 from bertwright.model.model import TensorBatch
@@ -50,7 +50,7 @@ def check_isolation(
                 recipe, rule, drawn.batch, padded, document[padded] < 0, vocabulary_size
             )
             findings.append(_padding(moved[document[padded] >= 0]))
-    if Causal() in (rule.rules if isinstance(rule, Both) else (rule,)):
+    if is_causal(rule):
         rows = np.arange(min(ROWS, len(drawn.batch.pieces)))
         length = drawn.batch.pieces.shape[1]
         late = np.broadcast_to(np.arange(length) >= length // 2, (len(rows), length))
