@@ -62,8 +62,7 @@ REFUSED = {
     "t5; objectives.masked={}": "rearranges the text",
     # Both directions.
     "t5; assembly={kind: half-reversed, of: full-sentences}": "a decoder writes them from the",
-    "xlnet; assembly.of={kind: packed}": "set isolated to false",
-    "xlnet; assembly.of={kind: translation-pair}": "is translation-pair, whose rows are not",
+    "xlnet; assembly={kind: half-reversed, of: translation-pair}": "is translation-pair, whose rows are not",
     "transformer-xl; assembly={kind: half-reversed, of: packed}": "set isolated to false",
     "xlnet; encoder.memory=64": "encoder.memory needs rows that go on",
     "ernie; assembly.parts.pairs={kind: half-reversed, of: segment-pair}": "an order of their own",

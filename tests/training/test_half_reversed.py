@@ -17,6 +17,7 @@ from bertwright.training.recipe_batches import RecipeBatches
 from recipes_at_toy_size import LENGTH, toy
 
 IN_ORDER = ("assembly={kind: half-reversed, of: contiguous}", "encoder.memory=16")
+PAIRS = ("assembly={kind: half-reversed, of: segment-pair}",)
 CHANGES = ("text.tokenizer.kind=wordpiece", "steps=8", "clip=null")
 
 
@@ -62,7 +63,7 @@ def test_both_halves_of_a_step_are_the_same_stretches(data: Data, micro_rows: in
 
 
 def test_rows_in_any_order_stand_in_both_halves(data: Data) -> None:
-    for batches in steps(xlnet(), data, 4):
+    for batches in steps(xlnet(*PAIRS), data, 4):
         pieces, special = content(batches), data.tokenizer.specials.end
         for one, other in zip(*np.split(pieces, 2), strict=True):
             last = np.flatnonzero(one == special)[-1]
@@ -74,9 +75,9 @@ def test_rows_in_any_order_stand_in_both_halves(data: Data) -> None:
 
 
 def test_every_row_is_read_once_in_an_epoch_in_both_directions(data: Data) -> None:
-    source = RecipeBatches(xlnet(), data)
+    source = RecipeBatches(xlnet(*PAIRS), data)
     num_rows = source.rows_in_epoch(0) // 2
-    read = np.concatenate([content(b) for b in steps(xlnet(), data, -(-num_rows // 4))])
+    read = np.concatenate([content(b) for b in steps(xlnet(*PAIRS), data, -(-num_rows // 4))])
     first = read.reshape(-1, 2, 4, LENGTH)[:, 0].reshape(-1, LENGTH)[:num_rows]
     rows = source.assembled(0, {}, np.arange(num_rows), np.zeros(num_rows, np.int64)).pieces
     assert sorted(map(bytes, first)) == sorted(map(bytes, rows))
@@ -85,12 +86,12 @@ def test_every_row_is_read_once_in_an_epoch_in_both_directions(data: Data) -> No
 def test_a_step_of_an_odd_number_of_rows_has_one_more(data: Data) -> None:
     place = Clock(1, [1.0]).place(0)
     for asked in (5, 6):
-        recipe = xlnet(f"batch_tokens={asked * LENGTH}")
+        recipe = xlnet(*PAIRS, f"batch_tokens={asked * LENGTH}")
         assert RecipeBatches(recipe, data).num_rows(place) == 6
 
 
 def test_what_is_held_out_is_not_reversed(data: Data) -> None:
-    for changes in ((), IN_ORDER):
+    for changes in (PAIRS, IN_ORDER):
         recipe = xlnet(*changes)
         plain = recipe.model_copy(update={"assembly": recipe.assembly.evaluated})
         found, expected = (held_out(r, 0, data, 400) for r in (recipe, plain))
