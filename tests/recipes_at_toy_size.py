@@ -17,6 +17,7 @@ from bertwright.randomness import Draw
 from bertwright.recipes import Recipe
 from bertwright.recipes.loading import systems
 from bertwright.text.marks import DOCUMENT_START, SENTENCE_START, WORD_START
+from bertwright.text.occurrences import Occurrences
 from bertwright.text.shards import Stretches, Turns
 from bertwright.text.tokenizers import Specials
 
@@ -117,6 +118,10 @@ class ToyText:
         self.marks[::2] |= WORD_START
         self.marks[self.sentence_starts[:-1]] |= SENTENCE_START
         self.marks[self.document_starts[:-1]] |= DOCUMENT_START
+        self.occurrences = Occurrences(cast(Any, self))
+
+    def pieces(self, start: int, stop: int) -> NDArray[np.int32]:
+        return self.text[start:stop]
 
     def gather(
         self, starts: NDArray[np.int64], length: int

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from bertwright.examples.assembly import Assembly, RowSource
 from bertwright.examples.coordinates import Rows
 from bertwright.text.marks import DOCUMENT_START, SENTENCE_START, WORD_START
+from bertwright.text.occurrences import Occurrences
 from bertwright.text.shards import Stretches, Turns
 from bertwright.text.tokenizers import Specials
 
@@ -57,6 +58,7 @@ class NumberedSplit:
         self.entities: Stretches | None = None
         self.turns: Turns | None = None
         self.capitals: NDArray[np.int64] | None = None
+        self.occurrences: Occurrences | None = None
         self.marks = np.zeros(self.num_pieces, np.uint8)
         self.marks[self.word_starts[:-1]] |= WORD_START
         self.marks[self.sentence_starts[:-1]] |= SENTENCE_START

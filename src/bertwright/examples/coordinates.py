@@ -45,6 +45,8 @@ class Coordinates:
     - ``phrase``, ``entity``: the number of the phrase or entity that it is part of, -1 where it is
       of none; None where nobody said
     - ``capital``: 1 where a word begins with a capital letter, 0 where not; None where nobody said
+    - ``elsewhere``: 1 where its piece also stands in a part of its document that is not in the row,
+      0 where not, -1 for special tokens and padding; None where nobody asks
     - ``task``: which of the tasks of a training the row is of; None means the first
     - ``asking``: bool, places behind the text that know where they stand, not what stands there
     """
@@ -60,6 +62,7 @@ class Coordinates:
     phrase: NDArray[np.int32] | None = None
     entity: NDArray[np.int32] | None = None
     capital: NDArray[np.int32] | None = None
+    elsewhere: NDArray[np.int32] | None = None
     task: NDArray[np.int32] | None = None
 
     def present(self) -> dict[str, NDArray[Any]]:
@@ -68,7 +71,7 @@ class Coordinates:
         return {name: values for name, values in named.items() if values is not None}
 
 
-OF_NONE = frozenset(("document", "word", "sentence", "phrase", "entity"))
+OF_NONE = frozenset(("document", "word", "sentence", "phrase", "entity", "elsewhere"))
 """The coordinates that are -1 where a place is part of nothing."""
 
 

@@ -22,6 +22,7 @@ from bertwright.objectives.sentence_relation import (
     SentenceRelation,
 )
 from bertwright.objectives.span_boundary import SpanBoundary
+from bertwright.objectives.token_document import TokenDocument
 from bertwright.objectives.word_order import WordOrder
 
 __all__ = [
@@ -46,5 +47,6 @@ __all__ = [
     "SentenceOrder",
     "SentenceRelation",
     "SpanBoundary",
+    "TokenDocument",
     "WordOrder",
 ]

@@ -138,6 +138,9 @@ class Objective(Choice):
     needs: ClassVar[frozenset[Need]] = frozenset()
     """What it reads that not every data set has."""
 
+    reads_documents: ClassVar[bool] = False
+    """Whether its answers depend on what of their documents is not in the rows."""
+
     names_pieces: ClassVar[bool] = False
     """Whether the answer is a piece, given by the model's output module."""
 

@@ -37,6 +37,7 @@ from pydantic import Field, ValidationError
 from bertwright.axes import Settings
 from bertwright.errors import UserError
 from bertwright.text.marks import WORD_START
+from bertwright.text.occurrences import Occurrences
 from bertwright.text.tokenizers import Tokenizer
 
 MANIFEST = "manifest.json"
@@ -180,6 +181,8 @@ class Split:
                 _mapped(folder / shard_name(name, "turn_starts"), "int64"),
                 _mapped(folder / shard_name(name, "turn_speakers"), "uint8"),
             )
+        self.occurrences: Occurrences | None = None
+        """What its documents hold; None where nobody asks."""
 
     def numbered(self, names: Sequence[str]) -> Self:
         """The same documents, their languages numbered as in ``names``.
@@ -199,6 +202,12 @@ class Split:
         numbers = np.array([names.index(name) for name in self.language_names], np.uint16)
         same = copy(self)
         same.languages, same.language_names = numbers[self.languages], tuple(names)
+        return same
+
+    def with_occurrences(self) -> Self:
+        """The same documents, of which rows are told what else stands in them."""
+        same = copy(self)
+        same.occurrences = Occurrences(same)
         return same
 
     def pieces(self, start: int, stop: int) -> NDArray[np.int32]:

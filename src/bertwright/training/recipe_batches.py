@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertwright.errors import UserError
-from bertwright.examples.assembly import MixedRows, RowSource
+from bertwright.examples.assembly import MixedRows
 from bertwright.examples.batches import Ask, Batch, make_batch
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.questions import Question
@@ -23,10 +23,11 @@ from bertwright.objectives.objective import Asking, Objective
 from bertwright.objectives.turns import turn_at
 from bertwright.randomness import Draw, Permutation, key
 from bertwright.recipes import Recipe
-from bertwright.text.shards import Data, Split
+from bertwright.text.shards import Data
 from bertwright.training.batch_source import StepBatch
 from bertwright.training.clock import Place
 from bertwright.training.distributed import ALONE, Processes
+from bertwright.training.row_sources import RowSources
 
 BATCH_STAGES = 8
 """A batch that grows has so many sizes on the way: each number of rows is compiled anew."""
@@ -45,7 +46,10 @@ class RecipeBatches:
         phases = range(len(recipe.phases))
         self._objectives = [recipe.objectives_of(phase) for phase in phases]
         self._turns = [recipe.turns_of(phase) for phase in phases]
-        self._sources = plan_phases(recipe, data, "train", recipe.seed)
+        self._sources = RowSources(recipe, data, "train", recipe.seed)
+        for phase, turns in enumerate(self._turns):
+            for turn in turns:
+                self._sources.of(phase, turn.objectives)
 
     def __call__(self, place: Place) -> StepBatch[Batch]:
         """The batch of a step."""
@@ -89,9 +93,9 @@ class RecipeBatches:
         own = self._recipe.phases[place.phase].objectives is not None
         return place.phase_progress if own else place.progress
 
-    def rows_in_epoch(self, phase: int) -> int:
-        """How many rows a phase reads before it reads one again."""
-        return self._sources[phase].num_rows
+    def rows_in_epoch(self, phase: int, objectives: Mapping[str, Objective]) -> int:
+        """How many rows a phase reads for these questions before it reads one again."""
+        return self._sources.of(phase, objectives).num_rows
 
     def assembled(
         self,
@@ -102,7 +106,7 @@ class RecipeBatches:
     ) -> Rows:
         """Rows ``index`` (B,) of an ``epoch`` (B,) before anything is hidden in them."""
         visit = _visited(objectives.values(), epoch)
-        return self._sources[phase].rows(index, visit)
+        return self._sources.of(phase, objectives).rows(index, visit)
 
     def asked(
         self,
@@ -119,7 +123,7 @@ class RecipeBatches:
             for name, objective in objectives.items()
         }
         visit = _visited(objectives.values(), epoch)
-        source = self._sources[place.phase]
+        source = self._sources.of(place.phase, objectives)
         return make_batch(source, index, visit, ask, first_row, continues)
 
     def _rows(
@@ -128,7 +132,7 @@ class RecipeBatches:
         """The rows of these numbers, counted within the step."""
         if self._recipe.assembly.in_order:
             return self._rows_in_order(place, asked, of_step)
-        source = self._sources[place.phase]
+        source = self._sources.of(place.phase, asked)
         if isinstance(source, MixedRows):
             index, epoch = source.read_at(
                 self._recipe.seed, place.step, place.rows, of_step, self.num_rows(place)
@@ -148,7 +152,7 @@ class RecipeBatches:
     ) -> Batch:
         """The same, where row r of every step is a part of the r-th stretch of the text."""
         at_once = self.num_rows(place)
-        stretch = in_stretches(self.rows_in_epoch(place.phase), at_once)
+        stretch = in_stretches(self.rows_in_epoch(place.phase, asked), at_once)
         epoch, step = divmod(place.rows // at_once, stretch)
         index = of_step * stretch + step
         epochs = np.full_like(index, epoch)
@@ -166,29 +170,6 @@ def in_stretches(num_rows: int, at_once: int) -> int:
             f"batch_tokens or assembly.length, or prepare more text"
         )
     return num_rows // at_once
-
-
-def plan_phases(recipe: Recipe, data: Data, split: str, seed: int) -> list[RowSource]:
-    """The rows of every phase; phases that assemble alike share them."""
-    planned: dict[str, RowSource] = {}
-    sources: list[RowSource] = []
-    for phase in range(len(recipe.phases)):
-        assembly = recipe.assembly_of(phase)
-        name = assembly.model_dump_json()
-        if name not in planned:
-            text = split_of(recipe, data, split)
-            planned[name] = assembly.plan(text, data.tokenizer.specials, seed)
-        sources.append(planned[name])
-    return sources
-
-
-def split_of(recipe: Recipe, data: Data, name: str) -> Split:
-    """A split of the data; its languages numbered as those of the encoder, where that has any.
-
-    Errors: UserError where the data say no languages, or one that the encoder does not know.
-    """
-    languages, split = recipe.encoder.embeddings.languages, data.split(name)
-    return split.numbered(languages) if languages else split
 
 
 def asker(objective: Objective, seed: int, data: Data, progress: float) -> Ask:
