@@ -72,6 +72,10 @@ class NumberedSplit:
         assert at.max() < self.num_pieces
         return (FIRST_PIECE + at).astype(np.int32), self.marks[at]
 
+    def pieces_of(self, text: str) -> list[int]:
+        """Text is the numbers of pieces."""
+        return [int(number) for number in text.split()]
+
     def document_of(self, pieces: NDArray[Any]) -> NDArray[np.int64]:
         return np.searchsorted(self.document_starts, pieces - FIRST_PIECE, side="right") - 1
 

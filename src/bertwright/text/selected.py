@@ -54,6 +54,9 @@ class SelectedSplit(Split):
         self.occurrences = whole.occurrences and Occurrences(self)
         self.turns = whole.turns and _turns_of(whole.turns, whole.document_starts, place, shift)
 
+    def pieces_of(self, text: str) -> list[int]:
+        return self._whole.pieces_of(text)
+
     def pieces(self, start: int, stop: int) -> NDArray[np.int32]:
         parts = [self._whole.pieces(*there) for there in self._stretches(start, stop)]
         return np.concatenate([*parts, np.empty(0, np.int32)])

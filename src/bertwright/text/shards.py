@@ -135,6 +135,7 @@ class Split:
     def __init__(self, folder: Path, name: str, manifest: Manifest) -> None:
         counts = manifest.splits[name]
         self.name = name
+        self._folder = folder
         self.num_pieces = counts.pieces
         self.num_documents = counts.documents
         self.num_sentences = counts.sentences
@@ -209,6 +210,14 @@ class Split:
         same = copy(self)
         same.occurrences = Occurrences(same)
         return same
+
+    def pieces_of(self, text: str) -> list[int]:
+        """The pieces of another text, cut as this one was."""
+        return self._tokenizer.encode(text)
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
+        return Tokenizer.load(self._folder)
 
     def pieces(self, start: int, stop: int) -> NDArray[np.int32]:
         """The pieces of [start, stop)."""

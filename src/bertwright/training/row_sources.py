@@ -27,7 +27,7 @@ class RowSources:
 
         Errors: UserError where the split has none, or does not hold what the recipe reads.
         """
-        assembly = self._recipe.assembly_of(phase)
+        assembly = self._recipe.assembly_of(phase, asked.values())
         if self._split == HELDOUT:
             assembly = assembly.evaluated
         told = any(objective.reads_documents for objective in asked.values())

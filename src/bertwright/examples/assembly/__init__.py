@@ -2,10 +2,11 @@
 
 Reading order: ``source`` (the axis), ``chunks`` (how whole sentences fill rows), ``layout`` (how a
 stretch of the stream lies in a row), then one file per way of cutting: ``packed``, ``sentences``,
-``pairs``, ``dialogues``, ``translations``, ``histories``; last ``mixture``, which has rows of
-several of them.
+``pairs`` and ``connected`` (both laid out by ``pair_layout``), ``dialogues``, ``translations``,
+``histories``; last ``mixture``, which has rows of several of them.
 """
 
+from bertwright.examples.assembly.connected import ConnectedPair
 from bertwright.examples.assembly.dialogues import Dialogue
 from bertwright.examples.assembly.histories import ItemHistory
 from bertwright.examples.assembly.mixture import MixedRows, Mixture
@@ -17,6 +18,7 @@ from bertwright.examples.assembly.translations import TranslationPair
 
 __all__ = [
     "Assembly",
+    "ConnectedPair",
     "Contiguous",
     "Dialogue",
     "DocSentences",
