@@ -120,6 +120,11 @@ def test_a_question_may_have_rows_of_its_own(rich_data: Data) -> None:
             assert batches.rows_in_epoch(5, turn.objectives) < 60
 
 
+def test_rows_that_a_later_stage_lacks_are_missed_before_the_first(data: Data) -> None:
+    with pytest.raises(UserError, match="no sentence that begins with a connective, such as 'but'"):
+        RecipeBatches(small(), data).plan()
+
+
 def test_a_task_needs_a_vector() -> None:
     with pytest.raises(UserError, match=r"task is 9, and the encoder knows 6"):
         small("objectives.reordering.task=9")

@@ -6,7 +6,7 @@ to save, and neither micro-batches nor the number of processes change what is le
 """
 
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -47,6 +47,12 @@ class RecipeBatches:
         self._objectives = [recipe.objectives_of(phase) for phase in phases]
         self._turns = [recipe.turns_of(phase) for phase in phases]
         self._sources = RowSources(recipe, data, "train", recipe.seed)
+
+    def plan(self) -> None:
+        """Plan the rows of every phase, so that what the data lack is said before any is read.
+
+        Errors: UserError for what they lack.
+        """
         for phase, turns in enumerate(self._turns):
             for turn in turns:
                 self._sources.of(phase, turn.objectives)
@@ -189,7 +195,7 @@ def asker(objective: Objective, seed: int, data: Data, progress: float) -> Ask:
     return ask
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _order(num_rows: int, seed: int, epoch: int) -> Permutation:
     return Permutation(num_rows, key(seed, "order", epoch))
 
