@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertwright.encoder.characters import Characters
+from bertwright.examples.assembly.connectives import ENGLISH
 from bertwright.examples.batches import make_batch
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.model.model import TensorBatch
@@ -17,6 +18,7 @@ from bertwright.randomness import Draw
 from bertwright.recipes import Recipe
 from bertwright.recipes.loading import systems
 from bertwright.text.marks import DOCUMENT_START, SENTENCE_START, WORD_START
+from bertwright.text.occurrences import Occurrences
 from bertwright.text.shards import Stretches, Turns
 from bertwright.text.tokenizers import Specials
 
@@ -93,7 +95,8 @@ class ToyText:
     """Random pieces with words, sentences and documents: what an assembly reads of a split.
 
     Documents are in two languages by turns, and each second one translates the one before. Some
-    stretches are phrases or names, and all of it may be read as dialogues.
+    stretches are phrases or names, and all of it may be read as dialogues. Every third sentence
+    begins with a connective of two pieces.
     """
 
     num_pieces: int = 1200
@@ -103,6 +106,8 @@ class ToyText:
         draw = np.random.default_rng(5)
         self.text = draw.integers(5, VOCABULARY, self.num_pieces).astype(np.int32)
         self.sentence_starts = np.arange(0, self.num_pieces + 1, 6, dtype=np.int64)
+        for number, start in enumerate(self.sentence_starts[:-1:3].tolist()):
+            self.text[start : start + 2] = self.pieces_of(ENGLISH[number % len(ENGLISH)])
         self.document_starts = np.arange(0, self.num_pieces + 1, 60, dtype=np.int64)
         self.num_documents = len(self.document_starts) - 1
         self.languages = np.arange(self.num_documents) % 2
@@ -119,6 +124,13 @@ class ToyText:
         self.marks[::2] |= WORD_START
         self.marks[self.sentence_starts[:-1]] |= SENTENCE_START
         self.marks[self.document_starts[:-1]] |= DOCUMENT_START
+        self.occurrences = Occurrences(cast(Any, self))
+
+    def pieces_of(self, text: str) -> list[int]:
+        return [5 + sum(text.strip().lower().encode()) % (VOCABULARY - 5)] * 2
+
+    def pieces(self, start: int, stop: int) -> NDArray[np.int32]:
+        return self.text[start:stop]
 
     def gather(
         self, starts: NDArray[np.int64], length: int
@@ -134,15 +146,15 @@ def toy_batches(recipe: Recipe, phase: int) -> list[TensorBatch]:
 
 def toy_batch(recipe: Recipe, phase: int, epoch: int = 0, turn: int = 0) -> TensorBatch:
     """Eight rows of toy text with the questions of one turn of a phase."""
-    source = recipe.assembly_of(phase).plan(cast(Any, ToyText()), SPECIALS, recipe.seed)
-
+    asked = recipe.turns_of(phase)[turn].objectives
+    assembly = recipe.assembly_of(phase, asked.values())
+    source = assembly.plan(cast(Any, ToyText()), SPECIALS, recipe.seed)
     vocabulary = Vocabulary(VOCABULARY, SPECIALS, np.ones(VOCABULARY, np.int64))
 
     def ask(objective: Objective, rows: Any, epoch: Any, index: Any, before: Any) -> Any:
         draw = Draw(recipe.seed, epoch, index)
         return objective.ask(rows, Asking(draw, vocabulary, before=before))
 
-    asked = recipe.turns_of(phase)[turn].objectives
     askers = {name: partial(ask, o) for name, o in asked.items()}
     # From all over the text: the rows of a mixture stand one kind after the other.
     index = np.linspace(0, source.num_rows - 1, ROWS).astype(np.int64)

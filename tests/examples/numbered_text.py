@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from bertwright.examples.assembly import Assembly, RowSource
 from bertwright.examples.coordinates import Rows
 from bertwright.text.marks import DOCUMENT_START, SENTENCE_START, WORD_START
+from bertwright.text.occurrences import Occurrences
 from bertwright.text.shards import Stretches, Turns
 from bertwright.text.tokenizers import Specials
 
@@ -57,6 +58,7 @@ class NumberedSplit:
         self.entities: Stretches | None = None
         self.turns: Turns | None = None
         self.capitals: NDArray[np.int64] | None = None
+        self.occurrences: Occurrences | None = None
         self.marks = np.zeros(self.num_pieces, np.uint8)
         self.marks[self.word_starts[:-1]] |= WORD_START
         self.marks[self.sentence_starts[:-1]] |= SENTENCE_START
@@ -69,6 +71,10 @@ class NumberedSplit:
         assert at.min() >= 0
         assert at.max() < self.num_pieces
         return (FIRST_PIECE + at).astype(np.int32), self.marks[at]
+
+    def pieces_of(self, text: str) -> list[int]:
+        """Text is the numbers of pieces."""
+        return [int(number) for number in text.split()]
 
     def document_of(self, pieces: NDArray[Any]) -> NDArray[np.int64]:
         return np.searchsorted(self.document_starts, pieces - FIRST_PIECE, side="right") - 1

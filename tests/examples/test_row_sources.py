@@ -19,6 +19,10 @@ KINDS = {
     "segment-pair": {"kind": "segment-pair"},
     "segment-pair of RoBERTa": {"kind": "segment-pair", "separators": 2},
     "sentence-pair": {"kind": "sentence-pair"},
+    "connected-pair": {
+        "kind": "connected-pair",
+        "connectives": [f"{p} {p + 1}" for p in range(FIRST_PIECE, FIRST_PIECE + 300)],
+    },
     "translation-pair": {"kind": "translation-pair"},
     "translation-pair packing": {"kind": "translation-pair", "packing": True},
     "dialogue": {"kind": "dialogue", "fake": 0.5},
@@ -30,13 +34,25 @@ KINDS = {
         "parts": {"text": {"kind": "doc-sentences"}, "pairs": {"kind": "translation-pair"}},
     },
 }
+MAY_FIND_NOTHING = (
+    *("packed", "contiguous", "connected-pair", "translation-pair", "dialogue", "mixture"),
+)
 LONG = [[[1, 2, 3, 1], [2, 2]], [[3]], [[1] * 30, [4, 4, 2]], [[2, 1]] * 4, [[3, 2]], [[1, 1]]]
 
 
 def fields(rows):
     c = rows.coordinates
     arrays = [rows.pieces, rows.special, rows.relation]
-    return [*arrays, c.position, c.segment, c.document, c.word, c.sentence, c.language]
+    return [
+        *arrays,
+        c.position,
+        c.segment,
+        c.document,
+        c.word,
+        c.sentence,
+        c.language,
+        c.connective,
+    ]
 
 
 @pytest.fixture(params=KINDS.values(), ids=KINDS.keys())
@@ -73,8 +89,7 @@ def test_rows_are_well_formed(text):
         try:
             source, split = planned(Assembly.choose({**settings, "length": LENGTH}), text)
         except UserError:
-            kinds = ("packed", "contiguous", "translation-pair", "dialogue", "mixture")
-            assert settings["kind"] in kinds
+            assert settings["kind"] in MAY_FIND_NOTHING
             continue
         rows = all_rows(source, epoch=1)
         coordinates = rows.coordinates

@@ -57,12 +57,17 @@ REFUSED = {
     'gpt; objectives={"causal": null, "word-order": {}, "masked": {}}': "leaves alone what",
     # The generator shares its tables.
     "electra; encoder.embeddings={kind: trigrams, width: 64}": "adds? it wider",
-    # A question whose rows are not there.
+    # Questions whose rows are not there.
+    "ernie-2; phases=[{}]; objectives.discourse-relation.share=null": "its own: give it a share",
+    "transformer-xl; objectives={causal: {share: 1}, discourse-relation: {share: 1}}": (
+        "choose an assembly that is not contiguous"
+    ),
+    "ernie-2; objectives.discourse-relation.connectives=[but, But]": "names 'but' twice",
     "roberta; objectives.next-sentence={}": "needs pairs",
     "t5; objectives.masked={}": "rearranges the text",
     # Both directions.
     "t5; assembly={kind: half-reversed, of: full-sentences}": "a decoder writes them from the",
-    "xlnet; assembly={kind: half-reversed, of: translation-pair}": "is translation-pair, whose rows are not",
+    "xlnet; assembly={kind: half-reversed, of: translation-pair}": "whose rows are not",
     "transformer-xl; assembly={kind: half-reversed, of: packed}": "set isolated to false",
     "xlnet; encoder.memory=64": "encoder.memory needs rows that go on",
     "ernie; assembly.parts.pairs={kind: half-reversed, of: segment-pair}": "an order of their own",

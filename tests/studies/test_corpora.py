@@ -1,12 +1,14 @@
 """The language made to order holds what it is made to hold."""
 
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bertwright.studies.corpora import Grammar, Written
-from bertwright.studies.corpora.stories import HOURS, Name, World, stories
+from bertwright.studies.corpora.stories import HOURS, Name, Story, World, connected, stories
 from bertwright.tasks.catalogue import find_part, table_task, tagging_task
 from bertwright.tasks.formats.minimal_pairs import MinimalPair, read_minimal_pairs
 from bertwright.tasks.formats.tables import Columns
@@ -35,12 +37,13 @@ def test_the_same_choice_writes_the_same_bytes(written: Written, tmp_path: Path)
         assert (again.folder / file.relative_to(written.folder)).read_bytes() == file.read_bytes()
 
 
-def test_names_and_phrases_are_where_they_are_said_to_be() -> None:
+@pytest.mark.parametrize("told", [lambda story: story, connected], ids=["plain", "connected"])
+def test_names_and_phrases_are_where_they_are_said_to_be(told: Callable[[Story], Story]) -> None:
     world = World(0)
     names = {str(name) for name in world.people + world.companies + world.towns}
     phrases = {" ".join(phrase) for phrase in world.phrases}
     number = 0
-    for story in stories(world, 0, "text", 50):
+    for story in map(told, stories(world, 0, "text", 50)):
         known = list(story.known(set(world.phrases)))
         for start, stop, label in known:
             found = str(story)[start:stop]
@@ -69,6 +72,22 @@ def test_stories_with_what_is_known_of_them_make_the_same_text(tmp_path: Path) -
     assert len(turns.starts) > 40
     assert len(entities.starts) > 100
     assert rich.report["tokens"] > plain.report["tokens"]
+
+
+def test_a_connective_says_what_a_sentence_is_to_the_one_before() -> None:
+    [*plain] = stories(World(0), 0, "text", 20)
+    seen: Counter[str] = Counter()
+    for story, told in zip(plain, map(connected, plain), strict=True):
+        before = -1
+        for (hour, words), (_, own) in zip(story.sentences, told.sentences, strict=True):
+            opening = " ".join(map(str, own[: len(own) - len(words)]))
+            assert [*own[len(own) - len(words) :]] == [*words]
+            if opening in ("then,", "meanwhile,"):
+                assert (opening == "meanwhile,") == (hour == before)
+            assert (opening == "in fact,") <= bool({"founded", "lives", "has"} & {*words})
+            seen[opening], before = seen[opening] + 1, hour
+    assert seen.keys() == {"", "then,", "meanwhile,", "in fact,"}
+    assert 0.55 < 1 - seen[""] / seen.total() < 0.7
 
 
 def test_the_words_of_a_world_are_all_different() -> None:

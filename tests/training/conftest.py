@@ -51,9 +51,9 @@ def spoken_data(tmp_path_factory: pytest.TempPathFactory) -> Data:
 @pytest.fixture(scope="session")
 def rich_data(tmp_path_factory: pytest.TempPathFactory) -> Data:
     """All that a data set may hold beside text: languages, translations, phrases and names,
-    dialogues."""
+    dialogues; and in every story a sentence that begins with a connective."""
     folder = tmp_path_factory.mktemp("rich")
-    texts = stories(60)
+    texts = [text.replace(". ", ". But ", 1) for text in stories(60)]
     (folder / "en.txt").write_text("\n\n".join(texts))
     (folder / "de.txt").write_text("\n\n".join(stories(20, seed=1)).upper())
     lines = [story.partition(".")[0] for story in stories(60, seed=2)]

@@ -48,7 +48,7 @@ def test_both_halves_of_a_step_are_the_same_stretches(data: Data, micro_rows: in
     plain = recipe.model_copy(update={"assembly": recipe.assembly.evaluated})
     source = RecipeBatches(changed, data)
     at_once = source.num_rows(Clock(1, [1.0]).place(0)) // 2
-    stretch = RecipeBatches(plain, data).rows_in_epoch(0) // at_once
+    stretch = RecipeBatches(plain, data).rows_in_epoch(0, {}) // at_once
     read = [content(batches) for batches in steps(changed, data, 2 * stretch)]
     whole = np.stack(read).transpose(1, 0, 2)
     for epoch in (whole[:, :stretch], whole[:, stretch:]):
@@ -76,7 +76,7 @@ def test_rows_in_any_order_stand_in_both_halves(data: Data) -> None:
 
 def test_every_row_is_read_once_in_an_epoch_in_both_directions(data: Data) -> None:
     source = RecipeBatches(xlnet(*PAIRS), data)
-    num_rows = source.rows_in_epoch(0) // 2
+    num_rows = source.rows_in_epoch(0, {}) // 2
     read = np.concatenate([content(b) for b in steps(xlnet(*PAIRS), data, -(-num_rows // 4))])
     first = read.reshape(-1, 2, 4, LENGTH)[:, 0].reshape(-1, LENGTH)[:num_rows]
     rows = source.assembled(0, {}, np.arange(num_rows), np.zeros(num_rows, np.int64)).pieces

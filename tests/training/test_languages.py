@@ -16,8 +16,9 @@ from bertwright.training.clock import Clock, Place
 from bertwright.training.distributed import Processes
 from bertwright.training.evaluation import evaluate, held_out
 from bertwright.training.pretraining import pretrain
-from bertwright.training.recipe_batches import RecipeBatches, split_of
+from bertwright.training.recipe_batches import RecipeBatches
 from bertwright.training.retrieval import retrieval
+from bertwright.training.row_sources import split_of
 
 SPOKEN = ["assembly.length=32", "phases=[{}]", "text.tokenizer.size=120"]
 

@@ -96,5 +96,5 @@ def _contestant(system: str, size: str, data: Path, compiled: bool) -> Contestan
 
 def _operations(system: str, size: str, data: Data) -> float:
     recipe = fitted(recipe_of(system, size, data.manifest.tokenizer.kind), data)
-    RecipeBatches(recipe, data)  # says what the data lack
+    RecipeBatches(recipe, data).plan()  # says what the data lack
     return operations_per_token(recipe, data.tokenizer.size)[0]

@@ -24,8 +24,16 @@ RELATIONS: tuple[Relation, ...] = (
 stretch of another document, what comes before it, a stretch elsewhere in its document. The turns of
 a dialogue: as they were, or one of them from another dialogue."""
 
-Need = Literal["translations", "languages", "histories", "dialogues", "phrases", "capitals"]
-"""What a data set may hold beside plain text, or in its place."""
+Need = Literal[
+    "translations",
+    "languages",
+    "histories",
+    "dialogues",
+    "connectives",
+    "phrases",
+    "capitals",
+]
+"""What not every data set holds: beside plain text, in it, or in its place."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,6 +53,10 @@ class Coordinates:
     - ``phrase``, ``entity``: the number of the phrase or entity that it is part of, -1 where it is
       of none; None where nobody said
     - ``capital``: 1 where a word begins with a capital letter, 0 where not; None where nobody said
+    - ``elsewhere``: 1 where its piece also stands in a part of its document that is not in the row,
+      0 where not, -1 for special tokens and padding; None where nobody asks
+    - ``connective``: at the first place of a second text the number of the connective that joined
+      it to the first and was taken away, -1 at all others; None where none was
     - ``task``: which of the tasks of a training the row is of; None means the first
     - ``backward``: 1 in a row that is read from the end of its text, where positions count down;
       None where all rows are read forward
@@ -62,6 +74,8 @@ class Coordinates:
     phrase: NDArray[np.int32] | None = None
     entity: NDArray[np.int32] | None = None
     capital: NDArray[np.int32] | None = None
+    elsewhere: NDArray[np.int32] | None = None
+    connective: NDArray[np.int32] | None = None
     task: NDArray[np.int32] | None = None
     backward: NDArray[np.int32] | None = None
 
@@ -71,7 +85,7 @@ class Coordinates:
         return {name: values for name, values in named.items() if values is not None}
 
 
-OF_NONE = frozenset(("document", "word", "sentence", "phrase", "entity"))
+OF_NONE = frozenset(("document", "word", "sentence", "phrase", "entity", "elsewhere", "connective"))
 """The coordinates that are -1 where a place is part of nothing."""
 
 

@@ -70,6 +70,7 @@ def _moved(rows: Rows, source: NDArray[np.int64]) -> Rows:
         phrase=at(known.phrase),
         entity=at(known.entity),
         capital=at(known.capital),
+        elsewhere=at(known.elsewhere),
     )
     pieces = np.take_along_axis(rows.pieces, source, axis=1)
     return replace(rows, pieces=pieces, coordinates=coordinates)

@@ -5,6 +5,7 @@ from bertwright.objectives.adaptive_softmax import AdaptiveSoftmax
 from bertwright.objectives.capitalised import Capitalised
 from bertwright.objectives.causal import Causal
 from bertwright.objectives.denoising import Denoising
+from bertwright.objectives.discourse_relation import DiscourseRelation
 from bertwright.objectives.generated import Generated
 from bertwright.objectives.masked import Masked
 from bertwright.objectives.objective import Objective
@@ -22,6 +23,7 @@ from bertwright.objectives.sentence_relation import (
     SentenceRelation,
 )
 from bertwright.objectives.span_boundary import SpanBoundary
+from bertwright.objectives.token_document import TokenDocument
 from bertwright.objectives.word_order import WordOrder
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "Causal",
     "Denoising",
     "Dialogue",
+    "DiscourseRelation",
     "Generated",
     "Masked",
     "NextSentence",
@@ -46,5 +49,6 @@ __all__ = [
     "SentenceOrder",
     "SentenceRelation",
     "SpanBoundary",
+    "TokenDocument",
     "WordOrder",
 ]

@@ -4,17 +4,16 @@ from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import numpy as np
-from torch import Tensor, nn
 
 from bertwright.errors import UserError
 from bertwright.examples.coordinates import Need, Rows
 from bertwright.examples.questions import Question
 
-from .objective import Asked, Asking, Host, Loss, Objective, Reading
-from .sentence_relation import class_loss
+from .objective import Asking
+from .place_question import PlaceQuestion
 
 
-class Capitalised(Objective):
+class Capitalised(PlaceQuestion):
     """Ask the first piece of every word whether it had a capital letter, which a lower-cased
     vocabulary does not show."""
 
@@ -36,18 +35,8 @@ class Capitalised(Objective):
         weight = begins.ravel().astype(np.float32)
         return rows, Question(where, capital.ravel().astype(np.int64), weight)
 
-    def head(self, host: Host) -> nn.Module:
-        return nn.Linear(host.choice.width, 2)
-
     def num_choices(self, vocabulary_size: int) -> int:
         return 2
-
-    def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
-        return class_loss(self.logits(asked, reading, head), asked)
-
-    def logits(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Tensor:
-        assert head is not None, "it has a head"
-        return head(reading.at(asked.where)).float()
 
     def name_choice(self, choice: int, piece: Callable[[int], str]) -> str:
         return ("small", "capital")[choice]

@@ -15,6 +15,7 @@ from bertwright.encoder.embeddings import Embeddings
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import Bidirectional, Visibility
+from bertwright.examples.assembly import Assembly
 from bertwright.examples.coordinates import Need, Rows
 from bertwright.examples.questions import Question
 from bertwright.examples.selection import Chosen
@@ -138,6 +139,9 @@ class Objective(Choice):
     needs: ClassVar[frozenset[Need]] = frozenset()
     """What it reads that not every data set has."""
 
+    reads_documents: ClassVar[bool] = False
+    """Whether its answers depend on what of their documents is not in the rows."""
+
     names_pieces: ClassVar[bool] = False
     """Whether the answer is a piece, given by the model's output module."""
 
@@ -155,6 +159,12 @@ class Objective(Choice):
 
     rewrites: ClassVar[bool] = False
     """Whether its own module is asked before the encoder, and changes what that sees."""
+
+    @property
+    def own_rows(self) -> Assembly | None:
+        """How the rows of its turn are assembled, at the length of all others; None where it asks
+        of the rows that the recipe assembles."""
+        return None
 
     @property
     def visibility(self) -> Visibility | None:

@@ -92,7 +92,6 @@ def _phase(recipe: "Recipe", number: int) -> None:
             f"allows ({positions.size})"
         )
     _decoding(recipe, asked)
-    relations = recipe.assembly.relations
     if recipe.encoder.depth.runs_all and any(isinstance(o, Ponder) for o in asked.values()):
         raise ValueError(
             f"phases.{number}: objectives.ponder needs blocks that halt: set "
@@ -105,9 +104,10 @@ def _phase(recipe: "Recipe", number: int) -> None:
                 f"objectives.{name}.task is {objective.task}, and the encoder knows {tasks}, "
                 f"from 0: set encoder.embeddings.tasks"
             )
-        if isinstance(objective, PairQuestion) and relations.isdisjoint(objective.classes):
+        if objective.own_rows is not None and (objective.share is None or recipe.assembly.in_order):
             raise ValueError(
-                f"objectives.{name} needs {objective.rows_asked}, not {recipe.assembly.kind}"  # type: ignore[attr-defined]
+                f"objectives.{name} is asked of rows of its own: give it a share of the steps, and "
+                f"choose an assembly that is not contiguous"
             )
 
 
@@ -115,7 +115,13 @@ def _turn(recipe: "Recipe", number: int, turn: Turn) -> None:
     """What is asked together can be answered by what the places see."""
     seen = recipe.encoder.visibility & turn.visibility
     listed = list(turn.objectives.items())
+    assembly = recipe.assembly_of(number, turn.objectives.values())
     for place, (name, objective) in enumerate(listed):
+        is_pair = isinstance(objective, PairQuestion)
+        if is_pair and assembly.relations.isdisjoint(objective.classes):
+            raise ValueError(
+                f"objectives.{name} needs {objective.rows_asked}, not {assembly.kind}"  # type: ignore[attr-defined]
+            )
         reason = objective.misplaced(dict(listed[:place]), dict(listed[place + 1 :]))
         if reason is not None:
             raise ValueError(f"phases.{number}: objectives.{name} {reason}")

@@ -1,5 +1,6 @@
 """What a recipe is: one choice on every axis, and the order of events."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -144,12 +145,12 @@ class Recipe(Settings):
         """Which of them are asked together, and how often."""
         return turns_of(self.objectives_of(phase))
 
-    def assembly_of(self, phase: int) -> Assembly:
-        """The assembly of a phase, at its length."""
-        length = self.phases[phase].length
-        return (
-            self.assembly if length is None else self.assembly.model_copy(update={"length": length})
-        )
+    def assembly_of(self, phase: int, asked: Iterable[Objective] = ()) -> Assembly:
+        """The assembly of a phase, at its length: for these questions, where one of them has rows
+        of its own."""
+        own = next((rows for o in asked if (rows := o.own_rows) is not None), self.assembly)
+        length = self.phases[phase].length or self.assembly.length
+        return own if own.length == length else own.model_copy(update={"length": length})
 
     @property
     def needs(self) -> frozenset[Need]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from bertwright.errors import UserError
 from bertwright.examples.coordinates import Need
 from bertwright.recipes import Recipe
 from bertwright.studies.corpora import Corpus, Duo, Grammar, Items, Sample
@@ -15,6 +16,10 @@ MADE_TO_ORDER: dict[Need, tuple[Corpus, TokenizerChoice]] = {
     "histories": (Items(users=500), ItemsChoice()),
     "dialogues": (
         Grammar(documents=1_000, annotated=True, dialogues=500),
+        WordPieceChoice(size=1024),
+    ),
+    "connectives": (
+        Grammar(documents=1_000, annotated=True, connected=True),
         WordPieceChoice(size=1024),
     ),
     "phrases": (Grammar(documents=1_000, annotated=True), WordPieceChoice(size=1024)),
@@ -61,7 +66,21 @@ def is_enough(data: Data, recipe: Recipe) -> bool:
         "languages": bool(manifest.languages),
         "histories": of_items,
         "dialogues": manifest.dialogues,
+        "connectives": "connectives" in recipe.needs and _has_connectives(data, recipe),
         "phrases": manifest.annotated,
         "capitals": manifest.capitals,
     }
     return all(held[need] for need in recipe.needs) and of_items == ("histories" in recipe.needs)
+
+
+def _has_connectives(data: Data, recipe: Recipe) -> bool:
+    """Whether sentences of every split begin with those that a recipe asks for."""
+    asked = [o for n in range(len(recipe.phases)) for o in recipe.objectives_of(n).values()]
+    own = [rows for o in asked if "connectives" in o.needs and (rows := o.own_rows) is not None]
+    try:
+        for rows in own:
+            for name in data.manifest.splits:
+                rows.plan(data.split(name), data.tokenizer.specials, recipe.seed)
+    except UserError:
+        return False
+    return True

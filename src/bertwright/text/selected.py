@@ -8,6 +8,7 @@ from operator import itemgetter
 import numpy as np
 from numpy.typing import NDArray
 
+from bertwright.text.occurrences import Occurrences
 from bertwright.text.shards import Split, Stretches, Turns
 
 
@@ -50,7 +51,11 @@ class SelectedSplit(Split):
         if whole.capitals is not None:
             kept, moved = _moved(whole.capitals, whole.document_starts, place, shift)
             self.capitals = whole.capitals[kept] - moved
+        self.occurrences = whole.occurrences and Occurrences(self)
         self.turns = whole.turns and _turns_of(whole.turns, whole.document_starts, place, shift)
+
+    def pieces_of(self, text: str) -> list[int]:
+        return self._whole.pieces_of(text)
 
     def pieces(self, start: int, stop: int) -> NDArray[np.int32]:
         parts = [self._whole.pieces(*there) for there in self._stretches(start, stop)]

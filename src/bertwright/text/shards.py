@@ -37,6 +37,7 @@ from pydantic import Field, ValidationError
 from bertwright.axes import Settings
 from bertwright.errors import UserError
 from bertwright.text.marks import WORD_START
+from bertwright.text.occurrences import Occurrences
 from bertwright.text.tokenizers import Tokenizer
 
 MANIFEST = "manifest.json"
@@ -134,6 +135,7 @@ class Split:
     def __init__(self, folder: Path, name: str, manifest: Manifest) -> None:
         counts = manifest.splits[name]
         self.name = name
+        self._folder = folder
         self.num_pieces = counts.pieces
         self.num_documents = counts.documents
         self.num_sentences = counts.sentences
@@ -180,6 +182,8 @@ class Split:
                 _mapped(folder / shard_name(name, "turn_starts"), "int64"),
                 _mapped(folder / shard_name(name, "turn_speakers"), "uint8"),
             )
+        self.occurrences: Occurrences | None = None
+        """What its documents hold; None where nobody asks."""
 
     def numbered(self, names: Sequence[str]) -> Self:
         """The same documents, their languages numbered as in ``names``.
@@ -200,6 +204,20 @@ class Split:
         same = copy(self)
         same.languages, same.language_names = numbers[self.languages], tuple(names)
         return same
+
+    def with_occurrences(self) -> Self:
+        """The same documents, of which rows are told what else stands in them."""
+        same = copy(self)
+        same.occurrences = Occurrences(same)
+        return same
+
+    def pieces_of(self, text: str) -> list[int]:
+        """The pieces of another text, cut as this one was."""
+        return self._tokenizer.encode(text)
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
+        return Tokenizer.load(self._folder)
 
     def pieces(self, start: int, stop: int) -> NDArray[np.int32]:
         """The pieces of [start, stop)."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.memory import Memory
-from bertwright.examples.assembly import Assembly, MixedRows
+from bertwright.examples.assembly import Assembly, MixedRows, RowSource
 from bertwright.examples.batches import Batch, make_batch
 from bertwright.examples.corruption import Replace
 from bertwright.examples.selection import Tokens
@@ -36,8 +36,9 @@ from bertwright.text.shards import Data
 from bertwright.text.splitting import HELDOUT
 from bertwright.training.bits_per_byte import hidden_words
 from bertwright.training.ranking import USERS_AT_END, ranking
-from bertwright.training.recipe_batches import asker, in_stretches, split_of
+from bertwright.training.recipe_batches import asker, in_stretches
 from bertwright.training.retrieval import retrieval
+from bertwright.training.row_sources import RowSources, split_of
 from bertwright.training.stream_memory import StreamMemory
 
 SEED = 0
@@ -127,35 +128,40 @@ def held_out(recipe: Recipe, phase: int, data: Data, num_tokens: int) -> HeldOut
 
     Errors: UserError where the held-out split has too little text for one row.
     """
-    assembly = recipe.assembly_of(phase).evaluated
+    assembly = recipe.assembly_of(phase)
     asked = recipe.objectives_of(phase)
     objectives = {name: _fixed(objective, assembly) for name, objective in asked.items()}
-    labels: tuple[str, ...] = ()
-    split = split_of(recipe, data, "heldout")
-    source = assembly.plan(split, data.tokenizer.specials, SEED)
-    num_rows = min(source.num_rows, max(1, num_tokens // assembly.length))
-    at_once = min(num_rows, max(1, TOKENS_AT_ONCE // assembly.length))
-    if assembly.in_order:
-        step = np.arange(num_rows // at_once)[:, None]
-        parts = list(step + in_stretches(source.num_rows, at_once) * np.arange(at_once))
-    elif isinstance(source, MixedRows):
-        parts, labels = _of_each(source, num_rows, at_once)
-    else:
-        parts = _some_rows(source.num_rows, num_rows, at_once)
-    labels = labels or ("",) * len(parts)
+    sources = RowSources(recipe, data, HELDOUT, SEED)
     batches: list[Batch] = []
-    turns = turns_of(objectives)
-    for turn in turns:
+    labels: list[str] = []
+    for turn in turns_of(objectives):
+        source = sources.of(phase, turn.objectives)
+        parts, of_parts = _parts(source, assembly, num_tokens)
         ask = {name: asker(o, SEED, data, 1.0) for name, o in turn.objectives.items()}
         batches += (
             make_batch(source, part, np.zeros_like(part), ask, 0, assembly.in_order and number > 0)
             for number, part in enumerate(parts)
         )
-    labels *= len(turns)
+        labels += of_parts
     masked = masked_name(objectives)
-    if masked is None:
-        return HeldOut(objectives, tuple(batches), labels, None, None)
-    return HeldOut(objectives, tuple(batches), labels, *_without_reading(batches, masked, data))
+    known = (None, None) if masked is None else _without_reading(batches, masked, data)
+    return HeldOut(objectives, tuple(batches), tuple(labels), *known)
+
+
+def _parts(
+    source: RowSource, assembly: Assembly, num_tokens: int
+) -> tuple[list[NDArray[np.int64]], Sequence[str]]:
+    """About so many tokens of a source, in batches, and the label of each."""
+    num_rows = min(source.num_rows, max(1, num_tokens // assembly.length))
+    at_once = min(num_rows, max(1, TOKENS_AT_ONCE // assembly.length))
+    if isinstance(source, MixedRows):
+        return _of_each(source, num_rows, at_once)
+    if assembly.in_order:
+        step = np.arange(num_rows // at_once)[:, None]
+        parts = list(step + in_stretches(source.num_rows, at_once) * np.arange(at_once))
+    else:
+        parts = _some_rows(source.num_rows, num_rows, at_once)
+    return parts, ("",) * len(parts)
 
 
 def _some_rows(of: int, num_rows: int, at_once: int) -> list[NDArray[np.int64]]:

@@ -107,6 +107,7 @@ def pretrain(
         # Whatever may be wrong comes out before the folder is taken.
         model = first_model(chosen, opened, source)
         batches = RecipeBatches(chosen, opened, mine)
+        batches.plan()
         if mine.first and not continued:
             folder.start(chosen, source)
         run = _Pretraining(model, batches, opened, folder, mine, seconds, started)

@@ -6,14 +6,14 @@ to save, and neither micro-batches nor the number of processes change what is le
 """
 
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bertwright.errors import UserError
-from bertwright.examples.assembly import MixedRows, RowSource
+from bertwright.examples.assembly import MixedRows
 from bertwright.examples.batches import Ask, Batch, make_batch
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.questions import Question
@@ -23,10 +23,11 @@ from bertwright.objectives.objective import Asking, Objective
 from bertwright.objectives.turns import turn_at
 from bertwright.randomness import Draw, Permutation, key
 from bertwright.recipes import Recipe
-from bertwright.text.shards import Data, Split
+from bertwright.text.shards import Data
 from bertwright.training.batch_source import StepBatch
 from bertwright.training.clock import Place
 from bertwright.training.distributed import ALONE, Processes
+from bertwright.training.row_sources import RowSources
 
 BATCH_STAGES = 8
 """A batch that grows has so many sizes on the way: each number of rows is compiled anew."""
@@ -45,7 +46,16 @@ class RecipeBatches:
         phases = range(len(recipe.phases))
         self._objectives = [recipe.objectives_of(phase) for phase in phases]
         self._turns = [recipe.turns_of(phase) for phase in phases]
-        self._sources = plan_phases(recipe, data, "train", recipe.seed)
+        self._sources = RowSources(recipe, data, "train", recipe.seed)
+
+    def plan(self) -> None:
+        """Plan the rows of every phase, so that what the data lack is said before any is read.
+
+        Errors: UserError for what they lack.
+        """
+        for phase, turns in enumerate(self._turns):
+            for turn in turns:
+                self._sources.of(phase, turn.objectives)
 
     def __call__(self, place: Place) -> StepBatch[Batch]:
         """The batch of a step."""
@@ -91,9 +101,9 @@ class RecipeBatches:
         own = self._recipe.phases[place.phase].objectives is not None
         return place.phase_progress if own else place.progress
 
-    def rows_in_epoch(self, phase: int) -> int:
-        """How many rows a phase reads before it reads one again."""
-        return self._sources[phase].num_rows
+    def rows_in_epoch(self, phase: int, objectives: Mapping[str, Objective]) -> int:
+        """How many rows a phase reads for these questions before it reads one again."""
+        return self._sources.of(phase, objectives).num_rows
 
     def assembled(
         self,
@@ -104,7 +114,7 @@ class RecipeBatches:
     ) -> Rows:
         """Rows ``index`` (B,) of an ``epoch`` (B,) before anything is hidden in them."""
         visit = _visited(objectives.values(), epoch)
-        return self._sources[phase].rows(index, visit)
+        return self._sources.of(phase, objectives).rows(index, visit)
 
     def asked(
         self,
@@ -121,14 +131,15 @@ class RecipeBatches:
             for name, objective in objectives.items()
         }
         visit = _visited(objectives.values(), epoch)
-        source = self._sources[place.phase]
+        source = self._sources.of(place.phase, objectives)
         return make_batch(source, index, visit, ask, first_row, continues)
 
     def _rows(
         self, place: Place, asked: Mapping[str, Objective], of_step: NDArray[np.int64]
     ) -> Batch:
         """The rows of these numbers, counted within the step."""
-        assembly, source = self._recipe.assembly, self._sources[place.phase]
+        assembly = self._recipe.assembly_of(place.phase, asked.values())
+        source = self._sources.of(place.phase, asked)
         at_once, first_row = self.num_rows(place), int(of_step[0])
         if isinstance(source, MixedRows):
             index, epoch = source.read_at(
@@ -176,29 +187,6 @@ def in_stretches(num_rows: int, at_once: int) -> int:
     return num_rows // at_once
 
 
-def plan_phases(recipe: Recipe, data: Data, split: str, seed: int) -> list[RowSource]:
-    """The rows of every phase; phases that assemble alike share them."""
-    planned: dict[str, RowSource] = {}
-    sources: list[RowSource] = []
-    for phase in range(len(recipe.phases)):
-        assembly = recipe.assembly_of(phase)
-        name = assembly.model_dump_json()
-        if name not in planned:
-            text = split_of(recipe, data, split)
-            planned[name] = assembly.plan(text, data.tokenizer.specials, seed)
-        sources.append(planned[name])
-    return sources
-
-
-def split_of(recipe: Recipe, data: Data, name: str) -> Split:
-    """A split of the data; its languages numbered as those of the encoder, where that has any.
-
-    Errors: UserError where the data say no languages, or one that the encoder does not know.
-    """
-    languages, split = recipe.encoder.embeddings.languages, data.split(name)
-    return split.numbered(languages) if languages else split
-
-
 def asker(objective: Objective, seed: int, data: Data, progress: float) -> Ask:
     """An objective as it asks at a place."""
     vocabulary = Vocabulary(data.tokenizer.size, data.tokenizer.specials, data.piece_counts)
@@ -216,7 +204,7 @@ def asker(objective: Objective, seed: int, data: Data, progress: float) -> Ask:
     return ask
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _order(num_rows: int, seed: int, epoch: int) -> Permutation:
     return Permutation(num_rows, key(seed, "order", epoch))
 

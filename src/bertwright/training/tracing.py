@@ -118,11 +118,11 @@ def trace(
     """
     check_phase(recipe, phase)
     batches = RecipeBatches(recipe, data)
-    if row >= batches.rows_in_epoch(phase):
-        found = batches.rows_in_epoch(phase)
+    objectives = recipe.turns_of(phase)[turn].objectives
+    found = batches.rows_in_epoch(phase, objectives)
+    if row >= found:
         raise UserError(f"there is no row {row}: the text makes {found}, counted from 0")
     index, epochs = np.array([row]), np.array([epoch])
-    objectives = recipe.turns_of(phase)[turn].objectives
     originals = batches.assembled(phase, objectives, index, epochs)
     batch = batches.asked(Place(0, 0.5, phase, 0.5, 0, 0.5), objectives, index, epochs)
     answered = None if model is None else answers(model, batch, objectives)

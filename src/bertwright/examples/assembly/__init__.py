@@ -2,10 +2,12 @@
 
 Reading order: ``source`` (the axis), ``chunks`` (how whole sentences fill rows), ``layout`` (how a
 stretch of the stream lies in a row), then one file per way of cutting: ``packed``, ``sentences``,
-``pairs``, ``dialogues``, ``translations``, ``histories``; last ``mixture``, which has rows of
-several of them, and ``half_reversed``, which has those of another in both directions.
+``pairs`` and ``connected`` (both laid out by ``pair_layout``), ``dialogues``, ``translations``,
+``histories``; last ``mixture``, which has rows of several of them, and ``half_reversed``, which has
+those of another in both directions.
 """
 
+from bertwright.examples.assembly.connected import ConnectedPair
 from bertwright.examples.assembly.dialogues import Dialogue
 from bertwright.examples.assembly.half_reversed import HalfReversed
 from bertwright.examples.assembly.histories import ItemHistory
@@ -18,6 +20,7 @@ from bertwright.examples.assembly.translations import TranslationPair
 
 __all__ = [
     "Assembly",
+    "ConnectedPair",
     "Contiguous",
     "Dialogue",
     "DocSentences",

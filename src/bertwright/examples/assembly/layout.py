@@ -78,7 +78,8 @@ class Layout:
         position, document = self._isolate(heads, real)
         language = self._language(start, begins, text, heads)
         coordinates = Coordinates(position, None, document, word, sentence, language=language)
-        if self.split.phrases is not None or self.split.capitals is not None:
+        known = (self.split.phrases, self.split.capitals, self.split.occurrences)
+        if any(own is not None for own in known):
             source = np.full(text.shape, -1, np.int64)
             source[text] = (start[:, None] + offset)[kept]
             coordinates = annotated(coordinates, self.split, source)
@@ -131,7 +132,7 @@ class Layout:
 
 def annotated(coordinates: Coordinates, split: "Split", source: NDArray[np.int64]) -> Coordinates:
     """With what is known of places that come from the positions ``source`` (B, L) of a split, -1
-    where nothing does: phrases, entities, capitals."""
+    where nothing does: phrases, entities, capitals, what stands elsewhere."""
     if split.phrases is not None and split.entities is not None:
         phrase, entity = split.phrases.at(source), split.entities.at(source)
         coordinates = replace(coordinates, phrase=phrase, entity=entity)
@@ -140,6 +141,8 @@ def annotated(coordinates: Coordinates, split: "Split", source: NDArray[np.int64
         found = np.minimum(found, max(len(split.capitals) - 1, 0))
         there = split.capitals[found] == source if len(split.capitals) else source < -1
         coordinates = replace(coordinates, capital=there.astype(np.int32))
+    if split.occurrences is not None:
+        coordinates = replace(coordinates, elsewhere=split.occurrences.elsewhere(source))
     return coordinates
 
 

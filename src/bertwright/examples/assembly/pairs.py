@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from bertwright.examples.assembly.chunks import Units, chain, whole_sentences
-from bertwright.examples.assembly.layout import annotated, document_at, languages_of, read
+from bertwright.examples.assembly.pair_layout import PairLayout, Texts, fitted
 from bertwright.examples.assembly.source import Assembly, RowSource
-from bertwright.examples.coordinates import RELATIONS, Coordinates, Relation, Rows
+from bertwright.examples.coordinates import RELATIONS, Relation, Rows
 from bertwright.randomness import Counters, bits, integers, key, uniform
-from bertwright.text.marks import SENTENCE_START, WORD_START
 
 if TYPE_CHECKING:
     from bertwright.text.shards import Split
@@ -93,19 +92,6 @@ class SentencePair(Pair):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Texts:
-    """Stretches of the stream, one a row: where they start and how many pieces they have, (B,)."""
-
-    start: NDArray[np.int64]
-    count: NDArray[np.int64]
-
-    def where(self, kept: NDArray[np.bool_], other: "_Texts") -> "_Texts":
-        """These, and ``other`` where they are not kept."""
-        start = np.where(kept, self.start, other.start)
-        return _Texts(start, np.where(kept, self.count, other.count))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class _PairRows:
     """``chunks`` (C + 1,): the unit at which each begins; ``target`` (U,): pieces to fill."""
 
@@ -122,13 +108,15 @@ class _PairRows:
         return len(self.chunks) - 1
 
     def rows(self, index: NDArray[np.int64], epoch: Counters) -> Rows:
+        assembly = self.assembly
         a, b, relation = self._draw(index, epoch)
         a, b = self._truncate(a, b, index, epoch)
-        return self._lay_out(a, b, relation)
+        layout = PairLayout(self.split, self.specials, assembly.length, assembly.separators)
+        return layout.rows(a, b, relation)
 
     def _draw(
         self, index: NDArray[np.int64], epoch: Counters
-    ) -> tuple[_Texts, _Texts, NDArray[np.int64]]:
+    ) -> tuple[Texts, Texts, NDArray[np.int64]]:
         """A, B and their relation, before they are cut to length."""
         starts, stops = self.units.starts, self.units.stops
         first, last = self.chunks[index], self.chunks[index + 1] - 1
@@ -149,8 +137,8 @@ class _PairRows:
         is_same &= found
         first_of_b = np.where(is_same, near, first_of_b)
         last_of_b = np.where(is_same, near_last, last_of_b)
-        a = _Texts(starts[first], num_a)
-        b = _Texts(starts[first_of_b], stops[last_of_b] - starts[first_of_b])
+        a = Texts(starts[first], num_a)
+        b = Texts(starts[first_of_b], stops[last_of_b] - starts[first_of_b])
         before = relation == RELATIONS.index("previous")
         return a.where(~before, b), b.where(~before, a), relation
 
@@ -204,62 +192,13 @@ class _PairRows:
         return drawn, np.maximum(filled, drawn), others > 0
 
     def _truncate(
-        self, a: _Texts, b: _Texts, index: NDArray[np.int64], epoch: Counters
-    ) -> tuple[_Texts, _Texts]:
+        self, a: Texts, b: Texts, index: NDArray[np.int64], epoch: Counters
+    ) -> tuple[Texts, Texts]:
         """Cut the texts until both fit, at either end piece by piece."""
         num_a, num_b = fitted(a.count, b.count, self.assembly.room)
         front_a = _heads(a.count - num_a, key(self.of, "front of A"), epoch, index)
         front_b = _heads(b.count - num_b, key(self.of, "front of B"), epoch, index)
-        return _Texts(a.start + front_a, num_a), _Texts(b.start + front_b, num_b)
-
-    def _lay_out(self, a: _Texts, b: _Texts, relation: NDArray[np.int64]) -> Rows:
-        length, room = self.assembly.length, self.assembly.room
-        place = np.arange(length)
-        start_of_b = 1 + a.count[:, None] + self.assembly.separators
-        end = start_of_b + b.count[:, None]
-        in_a = (place >= 1) & (place <= a.count[:, None])
-        in_b = (place >= start_of_b) & (place < end)
-        text = in_a | in_b
-
-        pieces, marks = read(self.split, np.stack([a.start, b.start], axis=1).ravel(), room)
-        source = np.clip(np.where(in_b, room + place - start_of_b, place - 1), 0, 2 * room - 1)
-        pieces = np.take_along_axis(pieces.reshape(-1, 2 * room), source, axis=1)
-        marks = np.take_along_axis(marks.reshape(-1, 2 * room), source, axis=1)
-
-        shown = np.where(text, pieces, np.int32(self.specials.end))
-        shown[:, 0] = self.specials.start
-        real = place <= end
-        shown[~real] = self.specials.pad
-        begins = (place == 1) | (place == start_of_b)
-        word, sentence = (
-            np.where(text, np.cumsum(begins | (marks & mark != 0) & text, axis=1) - 1, -1)
-            for mark in (WORD_START, SENTENCE_START)
-        )
-        segment = (place > a.count[:, None] + 1) & real
-        language = None
-        if self.split.languages is not None:
-            of_a, of_b = (
-                languages_of(self.split, document_at(self.split, side.start)) for side in (a, b)
-            )
-            language = np.where(segment, of_b[:, None], of_a[:, None])
-        coordinates = Coordinates(
-            segment=segment.astype(np.int32),
-            document=np.where(real, np.int32(0), np.int32(-1)),
-            word=word.astype(np.int32),
-            sentence=sentence.astype(np.int32),
-            language=language,
-        )
-        start = np.where(in_b, b.start[:, None] - start_of_b, a.start[:, None] - 1)
-        coordinates = annotated(coordinates, self.split, np.where(text, start + place, -1))
-        return Rows(shown, coordinates, ~text, relation)
-
-
-def fitted(
-    num_a: NDArray[np.int64], num_b: NDArray[np.int64], room: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Pieces left of two texts when the longer, B when they are equal, loses one until both fit."""
-    num_a = np.minimum(num_a, np.maximum(room - num_b, (room + 1) // 2))
-    return num_a, np.minimum(num_b, room - num_a)
+        return Texts(a.start + front_a, num_a), Texts(b.start + front_b, num_b)
 
 
 def _heads(

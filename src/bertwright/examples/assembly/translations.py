@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from bertwright.errors import UserError
 from bertwright.examples.assembly.chunks import chain
 from bertwright.examples.assembly.layout import languages_of
-from bertwright.examples.assembly.pairs import fitted
+from bertwright.examples.assembly.pair_layout import fitted
 from bertwright.examples.assembly.source import Assembly, RowSource
 from bertwright.examples.coordinates import Coordinates, Need, Rows
 from bertwright.randomness import Counters

@@ -182,6 +182,18 @@ def stories(world: World, seed: int, purpose: str, count: int) -> Iterator[Story
         yield Story(topic, told)
 
 
+def connected(story: Story) -> Story:
+    """The same story, two of three sentences opened by what they are to the one before: a fact, at
+    the same time, or after it."""
+    told = [story.sentences[0]]
+    for number, (hour, words) in enumerate(story.sentences[1:], 1):
+        opening = "meanwhile," if hour == told[-1][0] else "then,"
+        if any(verb in words for verb in VERBS_OF_FACTS):
+            opening = "in fact,"
+        told.append((hour, [*opening.split(), *words] if number % 3 else words))
+    return Story(story.topic, told)
+
+
 def sentence(words: Sequence[Word]) -> str:
     """A sentence as it is written."""
     written = " ".join(str(word) for word in words)

@@ -43,11 +43,12 @@ def draw(
     """Rows from all over the training split, with questions as the middle of a phase asks them: all
     of its own, unless some are named."""
     batches = RecipeBatches(recipe, data)
-    number = min(batches.rows_in_epoch(phase), max(2, PLACES // recipe.assembly_of(phase).length))
-    order = Permutation(batches.rows_in_epoch(phase), key(recipe.seed, "doctor"))
+    asked = recipe.objectives_of(phase) if objectives is None else objectives
+    num_rows = batches.rows_in_epoch(phase, asked)
+    number = min(num_rows, max(2, PLACES // recipe.assembly_of(phase).length))
+    order = Permutation(num_rows, key(recipe.seed, "doctor"))
     index = order(np.arange(number))
     place = Place(0, 0.5, phase, 0.5, 0, 0.5)
-    asked = recipe.objectives_of(phase) if objectives is None else objectives
     period = period_of(asked)
 
     def at(epoch: int) -> Batch:
