@@ -52,7 +52,8 @@ class Coordinates:
       where nobody said
     - ``phrase``, ``entity``: the number of the phrase or entity that it is part of, -1 where it is
       of none; None where nobody said
-    - ``capital``: 1 where a word begins with a capital letter, 0 where not; None where nobody said
+    - ``capital``: 1 where a word begins with a capital letter, 0 where not, -1 in rows of which
+      nobody said; None where that is all of them
     - ``elsewhere``: 1 where its piece also stands in a part of its document that is not in the row,
       0 where not, -1 for special tokens and padding; None where nobody asks
     - ``connective``: at the first place of a second text the number of the connective that joined

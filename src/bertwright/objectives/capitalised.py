@@ -30,10 +30,10 @@ class Capitalised(PlaceQuestion):
             )
         begins = np.ones(word.shape, np.bool_)
         begins[:, 1:] = word[:, 1:] != word[:, :-1]
-        begins &= (word >= 0) & ~rows.special
+        begins &= (word >= 0) & (capital >= 0) & ~rows.special
         where = np.arange(word.size, dtype=np.int64)
-        weight = begins.ravel().astype(np.float32)
-        return rows, Question(where, capital.ravel().astype(np.int64), weight)
+        target = np.maximum(capital, 0).ravel().astype(np.int64)
+        return rows, Question(where, target, begins.ravel().astype(np.float32))
 
     def num_choices(self, vocabulary_size: int) -> int:
         return 2
