@@ -16,7 +16,7 @@ def test_figures_of_recipes(data_folder: Path, monkeypatch: pytest.MonkeyPatch) 
     electra, xlm = rows
     assert electra["share"] > 0
     assert electra["operations"] > 0
-    assert electra["remark"] == "read words"
+    assert electra["remark"] == "a generator, read words"
     assert "which language" in xlm["remark"]
     assert len(said) == 2
 

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from bertwright.errors import UserError
 from bertwright.examples.assembly import Assembly, MixedRows
+from bertwright.examples.assembly.mixture import _quotas
 
 # Documents in three languages by turns; those in the first are long, those in the last short.
 TEXT = [[[1] * size] for _ in range(20) for size in (40, 9, 3)]
@@ -120,9 +121,20 @@ def test_a_language_too_small_for_a_row_is_left_out() -> None:
         planned(Assembly.choose(choice), [[[1] * 2]])
 
 
+def test_only_the_named_languages_are_read() -> None:
+    every = mixed(alpha=1.0)
+    source = mixed(alpha=1.0, languages=["de", "en"])
+    assert source.labels == ("de", "en")
+    kept = [number for number, label in enumerate(every.labels) if label in source.labels]
+    assert np.diff(source.bounds).tolist() == np.diff(every.bounds)[kept].tolist()
+    with pytest.raises(UserError, match="the data have no nl, but de, en, fr"):
+        mixed(alpha=1.0, languages=["nl"])
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"languages": ["en"]}, "needs alpha"),
         ({"parts": {"text": {"kind": "contiguous"}}}, "order of their own"),
         ({"parts": {"text": {"kind": "mixture", "parts": {"a": "packed"}}}}, "order of their own"),
         ({"parts": {}}, "at least 1"),
@@ -141,3 +153,11 @@ def test_all_parts_have_the_length_of_the_mixture() -> None:
     assert choice.model_dump()["parts"]["a"]["length"] == 64
     source, _ = planned(choice.model_copy(update={"length": 8}), TEXT)
     assert source.rows(np.zeros(1, np.int64), 0).pieces.shape == (1, 8)
+
+
+@pytest.mark.parametrize("shares", [(3, 3, 3, 0.1, 0.1, 0.1), (1, 1), (5, 0.1, 0.1, 0.1), (2, 1)])
+def test_every_source_has_turns_in_every_round(shares: tuple[float, ...]) -> None:
+    for size in range(len(shares), 30):
+        quotas = _quotas(np.array(shares), size)
+        assert quotas.min() >= 1
+        assert quotas.sum() == size

@@ -76,6 +76,17 @@ def test_states_are_those_of_the_pieces_and_their_mean_is_the_embedding(tokenize
     np.testing.assert_allclose(states[2][0], model.embed([TEXTS[2]], "cls")[0], atol=1e-5)
 
 
+@pytest.mark.parametrize("system", ["gpt-2", "transformer-xl", "awd-lstm", "elmo"])
+def test_what_names_the_next_piece_fills_no_place(tokenizer, system):
+    with pytest.raises(UserError, match="names what comes next: use generate or score"):
+        made(system, tokenizer).fill_mask("the [MASK] sees")
+
+
+def test_a_language_is_not_said_to_an_encoder_without_any(tokenizer):
+    with pytest.raises(UserError, match="leave --language out"):
+        made("bert", tokenizer).embed(TEXTS, language="en")
+
+
 def test_the_last_four_blocks_stand_side_by_side(tokenizer):
     assert made("modern", tokenizer).embed(TEXTS, "last-four").shape == (4, 2 * 32)
     assert made("modern", tokenizer).embed([]).shape == (0, 32)

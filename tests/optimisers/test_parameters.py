@@ -136,3 +136,17 @@ def test_micro_batches_are_summed_in_float32() -> None:
     assert (parameters.gradient == 0).all()
     parameters.clear_gradient()
     assert (parameters.step_gradient() == 0).all()
+
+
+def test_a_step_of_one_micro_batch_keeps_its_gradient_after_one_of_several() -> None:
+    parameters = MasterParameters(Small(), ROLES, "bf16")
+    for _ in range(2):
+        parameters.gradient.fill_(1)
+        parameters.accumulate()
+    parameters.clear_gradient()
+    parameters.gradient.fill_(3)
+    assert (parameters.step_gradient() == 3).all()
+    parameters.clear_gradient()
+    parameters.gradient.fill_(5)
+    parameters.accumulate()
+    assert (parameters.step_gradient() == 5).all()

@@ -72,6 +72,10 @@ REFUSED = {
     "xlnet; encoder.memory=64": "encoder.memory needs rows that go on",
     "ernie; assembly.parts.pairs={kind: half-reversed, of: segment-pair}": "an order of their own",
     "bert; objectives.ponder={}": "needs blocks that halt",
+    # Nothing where there must be something.
+    "bert; phases=[]": "phases: Tuple should have at least 1 item",
+    "longformer; encoder.visibility.rules=[]": "rules: Tuple should have at least 1 item",
+    "bert; objectives.masked.selection.rate=1.5": "is a share of the places, from 0 to 1",
 }
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bertwright.studies.corpora import Corpus, Long, Written
-from bertwright.studies.corpora.long import PAIRS, TIMES, Words
+from bertwright.studies.corpora.long import PAIRS, Words
 
 
 @pytest.fixture(scope="module")
@@ -31,16 +31,18 @@ def test_the_answer_is_determined_by_the_text_and_stands_so_far_before(written: 
     assert len(set(kinds.values())) == 1
 
 
-def test_a_document_asks_for_every_value_several_times(written: Written) -> None:
-    words = Words(0)
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_document_asks_for_every_value_so_many_times(times: int, tmp_path: Path) -> None:
+    words, written = Words(0), Written(tmp_path / "corpus")
+    Long(documents=100, distances=(16, 40), times=times).write(written)
     documents = (written.text / "recalls.txt").read_text().split("\n\n")[:-1]
     assert len(documents) == 100
     for document in documents:
         told = document.split()
-        told, again = told[: -2 * PAIRS * TIMES], told[-2 * PAIRS * TIMES :]
+        told, again = told[: -2 * PAIRS * times], told[-2 * PAIRS * times :]
         asked = list(zip(again[::2], again[1::2], strict=True))
         pairs = list(zip(told[: 2 * PAIRS : 2], told[1 : 2 * PAIRS : 2], strict=True))
-        assert sorted(asked) == sorted(pairs * TIMES)
+        assert sorted(asked) == sorted(pairs * times)
         assert len(dict(pairs)) == PAIRS
         assert set(told[2 * PAIRS :]) <= set(words.counted)
 

@@ -10,7 +10,7 @@ from bertwright.model.text_model import TextModel
 from bertwright.recipes import Recipe
 from bertwright.studies.corpora import Long, Written
 from bertwright.studies.corpora.duo import Duo, Other
-from bertwright.studies.measures import Answers, Features, Probe, Trained, answered
+from bertwright.studies.measures import Answers, Features, Probe, Trained, answered, filled
 from bertwright.studies.running import prepared_for
 from bertwright.text.shards import Data
 from bertwright.text.tokenizers import WordPieceChoice, WordsChoice
@@ -42,6 +42,14 @@ def recalling(folder: Path) -> Trained:
 
 
 @pytest.fixture(scope="module")
+def filling(recalling: Trained, folder: Path) -> Trained:
+    """A masked model of the same words that has hardly been trained."""
+    words = {"text": {"tokenizer": {"kind": "words"}}}
+    pretrain(Recipe.load("roberta-tiny", SMALL, words), recalling.data, folder / "filled")
+    return Trained(folder / "filled", recalling.data, recalling.corpus, 0)
+
+
+@pytest.fixture(scope="module")
 def bilingual(folder: Path) -> Trained:
     """A masked model of two languages that has hardly been trained."""
     corpus = Duo(stories=100, others={"de": Other(stories=100)})
@@ -64,8 +72,17 @@ def test_an_answer_is_right_where_the_model_goes_on_so(recalling: Trained) -> No
     ]
 
 
-def test_answers_are_counted_by_kind(recalling: Trained) -> None:
-    figures = Answers().of(recalling)
+def test_a_gap_is_filled_where_its_pieces_are_the_likeliest(filling: Trained) -> None:
+    model = filling.text_model()
+    question = json.loads(filling.corpus.questions.read_text().splitlines()[0])
+    [[guess]] = model.fill_mask(question["gap"], top_k=1)
+    for answer in (guess.piece, question["answer"]):
+        assert filled(model, question["gap"], answer) == (answer == guess.piece)
+
+
+@pytest.mark.parametrize("arm", ["recalling", "filling"])
+def test_answers_are_counted_by_kind(arm: str, request: pytest.FixtureRequest) -> None:
+    figures = Answers().of(request.getfixturevalue(arm))
     assert set(figures) == {"distance-16"}
     assert 0.0 <= figures["distance-16"] <= 1.0
 

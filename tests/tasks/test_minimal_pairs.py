@@ -16,7 +16,7 @@ def scoring(scores: dict[str, float]) -> SimpleNamespace:
         asked.extend(texts)
         return [scores[text] for text in texts]
 
-    return SimpleNamespace(score=score, asked=asked)
+    return SimpleNamespace(score=score, asked=asked, require_words=lambda verb: None)
 
 
 def test_counts_are_exact() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from bertwright.errors import UserError
-from bertwright.text.annotations import WordList, annotations_apart
+from bertwright.text.annotations import WordList, annotated_row
 from bertwright.text.documents import Annotation, ReadCounts, texts_of_row
 from bertwright.text.preparation import prepare
 from bertwright.text.shards import Data, Stretches
@@ -90,10 +90,11 @@ def test_words_are_found_whole() -> None:
 @given(some.text(alphabet="ab \n\r\t\0", max_size=30), some.integers(0, 29), some.integers(1, 30))
 def test_cleaning_keeps_what_is_annotated(raw: str, start: int, size: int) -> None:
     stop = min(start + size, len(raw))
-    texts = list(texts_of_row(raw, ReadCounts()))
+    texts = texts_of_row(raw, ReadCounts())
     wanted = "".join(c for c in raw[start:stop] if c in "ab")
-    found = annotations_apart(raw, texts, [Annotation(start, stop)])
-    carried = [text[a.start : a.stop] for text, own in zip(texts, found, strict=True) for a in own]
+    found = list(annotated_row(raw, texts, [Annotation(start, stop)]))
+    assert [text for text, _ in found] == texts
+    carried = [text[a.start : a.stop] for text, own in found for a in own]
     if texts and wanted and start < stop:
         assert ["".join(text.split()) for text in carried] == [wanted]
     else:

@@ -78,6 +78,7 @@ def test_plain_text_has_a_turn_on_each_line(tmp_path: Path, tokenizer: Tokenizer
         ({"dialogue": "a text"}, "a dialogue is a list of turns"),
         ({"dialogue": ["a", 3]}, "turn 2 is no text"),
         ({"talk": ["a", "b"]}, "choose one with --dialogue-column"),
+        ({"dialogue": ["good"]}, "no dialogue with two turns"),
     ],
 )
 def test_what_is_wrong_is_said(

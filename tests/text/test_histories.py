@@ -1,6 +1,7 @@
 """Histories: every user is a document of every split, in the order of time."""
 
 import gzip
+import time as clock
 from itertools import pairwise
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from bertwright.errors import UserError
 from bertwright.text.histories import SPLITS, prepare_histories
+from bertwright.text.preparation import prepare
 from bertwright.text.shards import Data
 from bertwright.text.tokenizers import Tokenizer
 
@@ -24,7 +26,7 @@ c,y,2,1
 
 
 def made(folder: Path, events: str = EVENTS, least: int = 1, **settings: object) -> Data:
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     file = folder / "events.csv"
     file.write_text(events)
     columns = {"user": "who", "item": "what", "time": "when"}
@@ -81,11 +83,36 @@ def test_the_items_may_be_those_of_another_data_set(tmp_path: Path) -> None:
         ("who,what,when\na,,1\n", "line 2 has no item"),
         ("who,what,when\na,[PAD],1\n", r"\[PAD\] is the name of a special piece"),
         ("who,what,when\na,x,1\na,x,2\n", "no user has 3 events"),
+        ("who,what,when\n", "no events found"),
+        ("", "no events found"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path: Path, events: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         made(tmp_path, events)
+
+
+def test_dates_have_one_order_in_every_time_zone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # In Berlin 2:30 does not exist on that day, and is read as 3:30.
+    times = {"x": "2024-03-31 02:30", "y": "2024-03-31 03:10", "z": "2024-03-31T04:00+00:00"}
+    events = "who,what,when\n" + "".join(f"a,{item},{time}\n" for item, time in times.items())
+    for zone in ("UTC", "Europe/Berlin"):
+        monkeypatch.setenv("TZ", zone)
+        clock.tzset()
+        assert histories(made(tmp_path / zone, events), "test") == [["x", "y", "z"]]
+    monkeypatch.undo()
+    clock.tzset()
+
+
+def test_text_and_items_do_not_share_a_tokenizer(tmp_path: Path, wordpiece: Tokenizer) -> None:
+    items = made(tmp_path).tokenizer
+    (tmp_path / "a.txt").write_text("a story\n\nanother one\n\nthe last")
+    with pytest.raises(UserError, match="the tokenizer knows no piece of the text"):
+        prepare(tmp_path / "a.txt", tmp_path / "text", items)
+    with pytest.raises(UserError, match="a wordpiece tokenizer knows no items"):
+        made(tmp_path / "other", tokenizer=wordpiece)
 
 
 def test_plain_text_holds_no_events(tmp_path: Path) -> None:

@@ -16,9 +16,10 @@ from bertwright.errors import UserError
 from bertwright.text import shard_writing
 from bertwright.text.documents import Document, ReadCounts
 from bertwright.text.languages import smoothed, upsampling
+from bertwright.text.manifest import MANIFEST
 from bertwright.text.preparation import prepare
 from bertwright.text.readers import read_documents
-from bertwright.text.shards import MANIFEST, Data, Split
+from bertwright.text.shards import Data, Split
 from bertwright.text.sources import find_sources
 from bertwright.text.tokenizers import Tokenizer
 from bertwright.text.vocabularies import train_on_files

@@ -11,9 +11,10 @@ from small_text import stories
 
 from bertwright.errors import UserError
 from bertwright.text import shards
+from bertwright.text.manifest import MANIFEST
 from bertwright.text.marks import DOCUMENT_START, SENTENCE_START, WORD_START
 from bertwright.text.preparation import prepare
-from bertwright.text.shards import MANIFEST, Data, Split, unigram_entropy
+from bertwright.text.shards import Data, Split, unigram_entropy
 from bertwright.text.tokenizers import FILE, Tokenizer
 
 

@@ -1,5 +1,8 @@
 """Memory between steps belongs to rows of the text, however a step is cut."""
 
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,3 +36,24 @@ def test_what_is_remembered_is_trained_with(data: Data, tmp_path: Path) -> None:
         weights = load_file(tmp_path / str(memory) / "model.safetensors")
         trained.append(weights["encoder.embeddings.pieces.weight"])
     assert not torch.allclose(trained[0], trained[1], atol=1e-5)
+
+
+def test_processes_remember_their_own_rows_and_one_goes_on_with_all(
+    data: Data, tmp_path: Path
+) -> None:
+    recipe = toy("transformer-xl", *CHANGES, "checkpoint_every=3")
+    pretrain(recipe, data, tmp_path / "one")
+    (tmp_path / "recipe.yaml").write_text(recipe.as_yaml())
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    verb = ["-m", "bertwright", "pretrain", str(tmp_path / "recipe.yaml")]
+    paths = ["--data", str(data.path), "-o", str(tmp_path / "two")]
+    subprocess.run([sys.executable, *torchrun, *verb, *paths], check=True, capture_output=True)
+    # As if it had been stopped after its first checkpoint.
+    shutil.copytree(tmp_path / "two", tmp_path / "cut")
+    shutil.rmtree(tmp_path / "cut" / "checkpoints" / "step-00000006")
+    (tmp_path / "cut" / "model.safetensors").unlink()
+    pretrain(None, data, tmp_path / "cut", resume=True)
+    one, *others = (load_file(tmp_path / n / "model.safetensors") for n in ("one", "two", "cut"))
+    for name, weight in one.items():
+        for other in others:
+            torch.testing.assert_close(other[name], weight, atol=1e-6, rtol=1e-4)

@@ -17,6 +17,7 @@ from small_recipe import CHANGES, small
 
 from bertwright.errors import UserError
 from bertwright.model.folder import load_model
+from bertwright.model.model import Model
 from bertwright.text.shards import Data
 from bertwright.training.interruption import Interrupted
 from bertwright.training.metrics_file import read_metrics
@@ -361,3 +362,22 @@ def test_a_mistake_is_one_sentence(words: list[str], said: str, data: Data, tmp_
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_what_the_compiler_cannot_do_is_trained_without_it(
+    data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failure = type("InductorError", (RuntimeError,), {"__module__": "torch._inductor.exc"})
+
+    def fail(*_: object) -> None:
+        raise failure
+
+    def compile_parts(model: Model) -> None:
+        model.encoder.blocks[0].register_full_backward_pre_hook(fail)
+
+    monkeypatch.setattr(Model, "compile_parts", compile_parts)
+    changes = ("steps=3", "checkpoint_every=2", "optimiser.kind=adamw")
+    pretrain(small("modern", *changes, "compile=true"), data, tmp_path / "compiled")
+    assert "PyTorch's compiler fails on this recipe" in capsys.readouterr().err
+    pretrain(small("modern", *changes), data, tmp_path / "eager")
+    assert_equal(tmp_path / "compiled", tmp_path / "eager")

@@ -15,7 +15,8 @@ from toy import Toy
 from bertwright.errors import MissingExtra
 from bertwright.text.shards import Data
 from bertwright.training.charts import draw_losses
-from bertwright.training.clock import Clock, Place, every
+from bertwright.training.clock import BudgetClock, Clock, Place, every
+from bertwright.training.few_steps import FewSteps
 from bertwright.training.loop import Evaluation, train
 from bertwright.training.metrics_file import MetricsFile, read_metrics
 from bertwright.training.pretraining import pretrain
@@ -41,6 +42,21 @@ class Ticks:
     def __call__(self) -> float:
         self.time += 0.1
         return self.time
+
+
+@pytest.mark.parametrize(("seconds_per_step", "said"), [(0.1, []), (3.0, ["5"])])
+def test_a_budget_with_time_for_few_steps_is_said_once(
+    seconds_per_step: float, said: list[str]
+) -> None:
+    ticks, warned = Ticks(), list[str]()
+    clock = BudgetClock(14.0, now=lambda: ticks.time)
+    few = FewSteps(clock, warned.append)
+    clock.observe(0)
+    for step in range(4):
+        ticks.time += seconds_per_step
+        clock.observe(step + 1)
+        few.step(report(step))
+    assert [warning.split()[5] for warning in warned] == said
 
 
 def test_speed_is_tokens_over_time() -> None:

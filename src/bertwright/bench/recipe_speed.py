@@ -4,7 +4,7 @@ The two stand side by side in processes of their own and take turns.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -13,6 +13,7 @@ from bertwright.axes import did_you_mean
 from bertwright.bench.recipe_steps import BATCH_TOKENS, PLAIN, recipe_of
 from bertwright.bench.turns import Contestant
 from bertwright.errors import UserError
+from bertwright.objectives import Permutation
 from bertwright.recipes.loading import systems
 from bertwright.text.shards import Data
 from bertwright.training.compilation import operations_per_token
@@ -55,13 +56,19 @@ def compare(
         with _contestant(PLAIN, size, data, compiled) as peer:
             peer.seconds_per_step(1)
             for system in (system for system, own in texts.items() if own == text):
+                remarks = [*_more_than_plain(system, size, data), *([name] if name else [])]
                 try:
                     row = _compare(system, peer, size, data, rounds, compiled)
-                except (UserError, RuntimeError) as error:
+                except UserError as error:
                     rows[system] = {"system": system, "remark": str(error)}
                     say(f"{system}: {error}")
                     continue
-                rows[system] = row | ({"remark": name} if name else {})
+                except RuntimeError:
+                    if not compiled:
+                        raise
+                    row = _compare(system, peer, size, data, rounds, compiled=False)
+                    remarks.append("not compiled: PyTorch's compiler fails on it")
+                rows[system] = row | {"remark": ", ".join(remarks)}
                 say(f"{system}: {row['tokens_per_second']:,.0f} tokens/s, {row['share']:.2f}")
     return [rows[system] for system in texts]
 
@@ -87,6 +94,20 @@ def _compare(
         "operations": operations,
         "rounds": rounds,
     }
+
+
+def _more_than_plain(system: str, size: str, data: Path) -> Iterator[str]:
+    """What a step of a system does that plain masked language modelling does not."""
+    recipe = recipe_of(system, size, Data.open(data).manifest.tokenizer.kind)
+    asked = recipe.objectives_of(0).values()
+    if recipe.decoder is not None:
+        yield "encoder and decoder"
+    if recipe.encoder.mixer.recurrent:
+        yield "place after place"
+    if any(objective.rewrites for objective in asked):
+        yield "a generator"
+    if any(isinstance(objective, Permutation) for objective in asked):
+        yield "two streams"
 
 
 def _contestant(system: str, size: str, data: Path, compiled: bool) -> Contestant:

@@ -15,7 +15,7 @@ def generate(
     model: Annotated[Path, typer.Argument(help="A model folder, ours or Hugging Face's.")],
     prompts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PROMPT...]", help="Texts to continue; - for standard input."),
+        typer.Argument(metavar="[PROMPT...]", help="Texts to continue; - or none: standard input."),
     ] = None,
     file: Annotated[
         Path | None,

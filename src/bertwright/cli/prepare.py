@@ -33,7 +33,7 @@ def prepare(
     texts: Texts,
     output: Annotated[Path, typer.Option("-o", "--output", help="The data folder to make.")],
     tokenizer: Annotated[
-        Path | None, typer.Option(help="A folder with a tokenizer (or a model).")
+        Path | None, typer.Option(help="A folder with a tokenizer (or a model); text needs one.")
     ] = None,
     heldout: Annotated[float, typer.Option(help="The share of documents held out.")] = 0.05,
     near_duplicates: Annotated[
@@ -53,7 +53,7 @@ def prepare(
         typer.Option(
             help="The column of tables that says what is known of a text: a list of "
             '{"start": 0, "stop": 5, "label": "phrase"}, in characters; other labels are entities. '
-            "Of plain text the same in TEXT.json beside it."
+            "Beside plain text, whatever is named here, story.txt.json holds the same of story.txt."
         ),
     ] = None,
     phrases: Annotated[

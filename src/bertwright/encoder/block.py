@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
+import torch
 from torch import Tensor, nn
 
 from bertwright.encoder.cache import Past
@@ -127,6 +128,8 @@ class Block(nn.Module):
 
     def compile_parts(self, dynamic: bool = False) -> None:
         """Compile the whole, so that one graph serves all blocks; where it looks back, which each
-        block does further than the one before, only its sublayers."""
+        block does further than the one before, only its sublayers. A passage that takes the
+        sublayers one by one finds those compiled, too."""
         for part in self.sublayers.values() if self.weights else (self,):
             part.compile(dynamic=dynamic)
+        self.change = torch.compile(self.change, dynamic=dynamic)

@@ -65,10 +65,10 @@ class Cache:
         """The coordinates of keys: of the kept places, then of the rows, which are kept in turn."""
         keys = coordinates
         if self._coordinates is not None:
-            keys = _each(lambda parts: torch.cat(parts, 1), self._coordinates, keys)
+            keys = _joined(self._coordinates, keys)
         num_asking = coordinates.place.shape[1] - num_content(coordinates)
         kept = _within_reach(keys.place.shape[1], num_asking, self._longest)
-        self._coordinates = _each(lambda parts: parts[0][:, kept], keys)
+        self._coordinates = keys.each(lambda own: own[:, kept])
         return keys
 
     def recall(self, block: int, x: Tensor, coordinates: Coordinates) -> KeysAndValues:
@@ -82,10 +82,7 @@ class Cache:
         for parts in self._kept.values():
             parts.select(rows)
         if self._coordinates is not None:
-            self._coordinates = _each(
-                lambda parts: parts[0] if len(parts[0]) == 1 else parts[0].index_select(0, rows),
-                self._coordinates,
-            )
+            self._coordinates = self._coordinates.select(rows)
 
 
 def _selected(parts: tuple[Tensor, Tensor] | None, rows: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -99,7 +96,7 @@ def _within_reach(length: int, num_asking: int, longest: int | None) -> slice:
     return slice(0 if longest is None else max(0, end - longest), end)
 
 
-def _each(change: Callable[[list[Tensor]], Tensor], *coordinates: Coordinates) -> Coordinates:
-    """The same change of every coordinate that there is."""
-    parts = ([getattr(c, field.name) for c in coordinates] for field in fields(Coordinates))
-    return Coordinates(*(None if p[0] is None else change(p) for p in parts))  # type: ignore[arg-type]
+def _joined(kept: Coordinates, new: Coordinates) -> Coordinates:
+    """The coordinates of kept places, then those of new ones."""
+    pairs = ((getattr(kept, f.name), getattr(new, f.name)) for f in fields(Coordinates))
+    return Coordinates(*(None if pair[0] is None else torch.cat(pair, 1) for pair in pairs))  # type: ignore[arg-type]

@@ -16,13 +16,13 @@ from bertwright.randomness import key
 
 
 class Initialisation(Choice):
-    """The axis: the standard deviation of every matrix and table."""
+    """The axis: the standard deviation of every matrix and table, cut off at so many of it."""
+
+    cut: float | None = None
 
     def deviation(self, weight: Tensor, role: Role, num_residual: int) -> float:
         """The deviation for one parameter of a model with that many writes to the residual."""
         raise TypeError(f"{type(self).__name__} is an axis, not an initialisation")
-
-    cut: float | None = None
 
 
 class Published(Initialisation):
@@ -106,8 +106,9 @@ def initialise(module: nn.Module, choice: Initialisation, seed: int) -> None:
         else:
             generator = torch.Generator().manual_seed(key(seed, "initialisation", name) >> 1)
             deviation = choice.deviation(weight, role, num_residual)
-            bound = choice.cut * deviation if choice.cut else float("inf")
-            nn.init.trunc_normal_(weight, 0.0, deviation, -bound, bound, generator) if (
-                choice.cut
-            ) else nn.init.normal_(weight, 0.0, deviation, generator)
+            if choice.cut:
+                bound = choice.cut * deviation
+                nn.init.trunc_normal_(weight, 0.0, deviation, -bound, bound, generator)
+            else:
+                nn.init.normal_(weight, 0.0, deviation, generator)
             weight[: len(weight) // role.parts] *= role.first_part

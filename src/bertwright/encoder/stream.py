@@ -77,6 +77,10 @@ class Coordinates:
         parts = (getattr(self, field.name) for field in fields(self))
         return Coordinates(*(None if p is None else change(p) for p in parts))  # type: ignore[arg-type]
 
+    def select(self, rows: Tensor) -> "Coordinates":
+        """Those of the rows (N,) int64 only."""
+        return self.each(lambda own: own if len(own) == 1 else own.index_select(0, rows))
+
     def queries(self) -> "Coordinates":
         """The coordinates as the asking side: (B, L, 1)."""
         return self.measured().each(lambda own: own.unsqueeze(-1))
@@ -95,5 +99,4 @@ class Source:
 
     def select(self, rows: Tensor) -> "Source":
         """These rows (N,) int64 only."""
-        chosen = self.coordinates.each(lambda p: p if len(p) == 1 else p.index_select(0, rows))
-        return Source(self.states.index_select(0, rows), chosen)
+        return Source(self.states.index_select(0, rows), self.coordinates.select(rows))

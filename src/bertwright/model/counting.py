@@ -20,6 +20,9 @@ from bertwright.recipes.about import Count
 BACKWARD_AND_FORWARD = 3
 """A training step costs three times its forward pass: two products go back for each one there."""
 
+BYTES_PER_PARAMETER = 16
+"""Master, gradient and two moments in float32; under bf16 gradient and copy share one place."""
+
 
 def parameters_by_part(recipe: Recipe, vocabulary_size: int | None = None) -> dict[str, int]:
     """The number of parameters of every part, a shared storage counted once."""
@@ -150,11 +153,10 @@ def training_arithmetic(recipe: Recipe, vocabulary_size: int | None = None) -> f
 def training_memory(recipe: Recipe, vocabulary_size: int | None = None) -> int:
     """Bytes for parameters, gradients, two moments and the activations of one micro-batch."""
     number = sum(parameters_by_part(recipe, vocabulary_size).values())
-    per_parameter = 16 if recipe.precision == "float32" else 12 + 4
     tokens = min(recipe.micro_batch_tokens, int(recipe.batch_tokens.at(1.0)))
     length = max(recipe.assembly_of(n).length for n in range(len(recipe.phases)))
     element = 4 if recipe.precision == "float32" else 2
-    return number * per_parameter + tokens * _activations(recipe.encoder, length) * element
+    return number * BYTES_PER_PARAMETER + tokens * _activations(recipe.encoder, length) * element
 
 
 def _activations(encoder: EncoderChoice, length: int) -> int:

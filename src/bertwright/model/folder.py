@@ -92,11 +92,6 @@ def load_recipe(folder: Path) -> Recipe:
         raise explain(error, str(path)) from error
 
 
-def load_weights(path: Path, module: nn.Module) -> None:
-    """Fill the parameters of a module from a safetensors file."""
-    fill(module, read_tensors(path), str(path))
-
-
 @torch.no_grad()
 def fill(module: nn.Module, tensors: dict[str, Tensor], origin: str) -> None:
     """Fill the parameters and the buffers of a module; UserError that names the origin where others

@@ -27,6 +27,7 @@ from bertwright.model.model import Model
 from bertwright.model.reading import ReadBatch, read_batches, single
 from bertwright.model.scoring import pseudo_log_likelihoods
 from bertwright.objectives.causal import Causal
+from bertwright.objectives.masked import Masked
 from bertwright.text.tokenizers import Tokenizer
 
 Pooling = Literal["mean", "cls", "last-four"]
@@ -129,6 +130,11 @@ class TextModel:
         ``language`` as in :meth:`encode`.
         """
         self.require_output("fill-mask")
+        if self.continues and not any(isinstance(o, Masked) for o in last_asked(self.model)):
+            raise UserError(
+                f"fill-mask needs a model that fills places, and {self.model.recipe.name} names "
+                f"what comes next: use generate or score"
+            )
         mask = self.tokenizer.specials.mask
         spelled = self.tokenizer.piece(mask)
         parts = text.replace(spelled, "[MASK]").split("[MASK]")
@@ -220,6 +226,14 @@ class TextModel:
                 f"decoder does: use generate"
             )
 
+    def require_words(self, verb: str) -> None:
+        """UserError where the pieces are items, to which all text is unknown."""
+        if self.tokenizer.kind == "items":
+            raise UserError(
+                f"{verb} reads text, and {self.model.recipe.name} knows items: use evaluate or "
+                f"fill-mask"
+            )
+
     def _rows(self, texts: Sequence[str]) -> list[list[int]]:
         longest = self.model.encoder.longest
         ids = self.tokenizer.encode_batch(list(texts))
@@ -239,6 +253,8 @@ class TextModel:
         if language is None:
             return coordinates
         known = self.model.recipe.encoder.embeddings.languages
+        if not known:
+            raise UserError("the encoder has no vectors of languages: leave --language out")
         if language not in known:
             raise UserError(
                 f"the encoder has no vector for the language {language!r}"

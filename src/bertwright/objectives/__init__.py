@@ -2,6 +2,7 @@
 
 from bertwright.objectives.activation import ActivationChange, ActivationSize
 from bertwright.objectives.adaptive_softmax import AdaptiveSoftmax
+from bertwright.objectives.autoencoding import Autoencoding
 from bertwright.objectives.capitalised import Capitalised
 from bertwright.objectives.causal import Causal
 from bertwright.objectives.denoising import Denoising
@@ -17,7 +18,6 @@ from bertwright.objectives.sentence_relation import (
     Dialogue,
     NextSentence,
     PairQuestion,
-    RowQuestion,
     SentenceDistance,
     SentenceOrder,
     SentenceRelation,
@@ -30,6 +30,7 @@ __all__ = [
     "ActivationChange",
     "ActivationSize",
     "AdaptiveSoftmax",
+    "Autoencoding",
     "Capitalised",
     "Causal",
     "Denoising",
@@ -44,7 +45,6 @@ __all__ = [
     "Ponder",
     "Reordering",
     "ReplacedToken",
-    "RowQuestion",
     "SentenceDistance",
     "SentenceOrder",
     "SentenceRelation",

@@ -9,11 +9,11 @@ from bertwright.errors import UserError
 from bertwright.examples.coordinates import Need, Rows
 from bertwright.examples.questions import Question
 
+from .class_question import ClassQuestion
 from .objective import Asking
-from .place_question import PlaceQuestion
 
 
-class Capitalised(PlaceQuestion):
+class Capitalised(ClassQuestion):
     """Ask the first piece of every word whether it had a capital letter, which a lower-cased
     vocabulary does not show."""
 

@@ -11,8 +11,8 @@ from bertwright.examples.assembly.connectives import ENGLISH, Connectives
 from bertwright.examples.coordinates import Need, Rows
 from bertwright.examples.questions import Question
 
+from .class_question import RowQuestion
 from .objective import Asking
-from .sentence_relation import RowQuestion
 
 
 class DiscourseRelation(RowQuestion):

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.embeddings import Factorised
@@ -26,8 +27,7 @@ class Generated(Hiding):
 
     The generator is the encoder at ``width`` times its width, with ``layers`` blocks (None: as
     many); it shares the tables and the norm of the embeddings, but for positions that are not added
-    to the pieces. Guesses are drawn from its softmax;
-    no gradient passes through them.
+    to the pieces. Guesses are drawn from its softmax; no gradient passes through them.
     """
 
     kind: Literal["generated"] = "generated"
@@ -63,10 +63,13 @@ class Generated(Hiding):
         states = self._states(asked, draft, head)
         table = head.encoder.embeddings.table
         loss, correct = head.output.loss(states, table, asked.target, asked.weight)
-        seen = draft.pieces.flatten().clone()
-        asks = slice(None) if asked.weight is None else asked.weight > 0
-        where = asked.where[asks]
-        seen[where] = head.guess(states[asks], draft.noise, where + draft.first_place)
+        # Fillers are guessed too, so that every step has as many guesses, and laid behind the end.
+        guessed = head.guess(states, draft.noise, asked.where + draft.first_place)
+        seen = pad(draft.pieces.flatten(), (0, 1))
+        where = asked.where
+        if asked.weight is not None:
+            where = torch.where(asked.weight > 0, where, len(seen) - 1)
+        seen = seen.index_copy(0, where, guessed)[:-1]
         return seen.view_as(draft.pieces), Loss(loss, asked.count, correct)
 
     def draft_logits(self, asked: Asked, draft: Draft, head: nn.Module | None) -> Tensor:

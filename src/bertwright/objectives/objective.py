@@ -153,6 +153,7 @@ class Objective(Choice):
 
     decodes: ClassVar[bool] = False
     """Whether the answers are read from a decoder."""
+
     hides: ClassVar[bool] = False
     """Whether the encoder does not see the pieces that are asked for, or not where they stood: what
     share of the text that is gets reported."""
@@ -254,7 +255,7 @@ def visibility_of(objectives: Sequence[Objective]) -> Visibility:
     """What all objectives that share a pass agree on; ValueError where they contradict."""
     rules = [rule for o in objectives if (rule := o.visibility) is not None] or [Bidirectional()]
     if any(rule != rules[0] for rule in rules):
-        names = ", ".join(type(objective).__name__ for objective in objectives)
+        names = ", ".join(dict.fromkeys(str(objective.kind) for objective in objectives))  # type: ignore[attr-defined]
         raise ValueError(
             f"{names} see the text differently: ask them in phases of their own, or give each a "
             f"share of the steps"

@@ -9,8 +9,8 @@ from bertwright.examples.coordinates import Rows
 from bertwright.examples.questions import Question
 from bertwright.examples.reordering import num_orders, reorder
 
+from .class_question import RowQuestion
 from .objective import Asking, Objective
-from .sentence_relation import RowQuestion
 
 
 class Reordering(RowQuestion):

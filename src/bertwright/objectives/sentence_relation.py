@@ -3,36 +3,11 @@
 from collections.abc import Callable
 from typing import ClassVar, Literal
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-
 from bertwright.examples.coordinates import Relation, Rows
 from bertwright.examples.questions import Question, sentence_relation
 
-from .objective import Asked, Asking, Host, Loss, Objective, Reading
-
-
-class RowQuestion(Objective):
-    """Ask the first place of every row for one of a few classes."""
-
-    def head(self, host: Host) -> nn.Module:
-        return PairHead(host.choice.width, self.num_choices(host.vocabulary_size))
-
-    def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
-        return class_loss(self.logits(asked, reading, head), asked)
-
-    def logits(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Tensor:
-        assert isinstance(head, PairHead)
-        return head(reading.at(asked.where)).float()
-
-
-def class_loss(logits: Tensor, asked: Asked) -> Loss:
-    """The loss of logits (M, C) over a few classes."""
-    losses = F.cross_entropy(logits, asked.target, reduction="none")
-    right = logits.argmax(-1) == asked.target
-    weight = torch.ones_like(losses) if asked.weight is None else asked.weight
-    return Loss((losses * weight).sum(), asked.count, (right * weight).sum())
+from .class_question import RowQuestion
+from .objective import Asking
 
 
 class PairQuestion(RowQuestion):
@@ -96,15 +71,3 @@ class Dialogue(PairQuestion):
 
     classes: ClassVar[tuple[Relation, ...]] = ("real", "fake")
     rows_asked: ClassVar[str] = "turns: assembly.kind must be dialogue, or a mixture with it"
-
-
-class PairHead(nn.Module):
-    """tanh pooler and a score per class: (M, D) to (M, C)."""
-
-    def __init__(self, width: int, num_classes: int) -> None:
-        super().__init__()
-        self.pooler = nn.Linear(width, width)
-        self.classifier = nn.Linear(width, num_classes)
-
-    def forward(self, states: Tensor) -> Tensor:
-        return self.classifier(torch.tanh(self.pooler(states)))

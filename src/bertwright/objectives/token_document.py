@@ -9,11 +9,11 @@ from bertwright.errors import UserError
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.questions import Question
 
+from .class_question import ClassQuestion
 from .objective import Asking
-from .place_question import PlaceQuestion
 
 
-class TokenDocument(PlaceQuestion):
+class TokenDocument(ClassQuestion):
     """Ask every piece of a text whether it also stands in another part of its document: a piece
     that does is common, or tells what the document is about.
 

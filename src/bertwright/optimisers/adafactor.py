@@ -6,7 +6,6 @@ decay of the second moment is 1 - t^-0.8 at step t. The published relative steps
 steps what it is at first.
 """
 
-from collections.abc import Mapping
 from typing import Literal
 
 import torch
@@ -14,8 +13,8 @@ from pydantic import Field
 from torch import Tensor
 
 from bertwright.optimisers.adam import DECAYED
-from bertwright.optimisers.optimiser import Optimiser
-from bertwright.optimisers.parameters import MasterParameters, Slot, fill
+from bertwright.optimisers.optimiser import Optimiser, Update
+from bertwright.optimisers.parameters import MasterParameters, Slot
 
 
 class Adafactor(Optimiser):
@@ -38,7 +37,7 @@ class Adafactor(Optimiser):
         return AdafactorUpdate(self, parameters, compiled)
 
 
-class AdafactorUpdate:
+class AdafactorUpdate(Update):
     """Row and column moments of every matrix, moments of every vector, and the number of steps.
 
     The tensors are the canonical ones: a fused projection has moments for each of its parts, P of
@@ -75,9 +74,8 @@ class AdafactorUpdate:
                 torch.tensor(numbers, device=gradient.device),
                 clip,
             )
-        if parameters.precision == "bf16":
-            for where, _ in parameters.trained(slice(0, parameters.num_trainable)):
-                parameters.compute[where].copy_(parameters.master[where])
+        for where, _ in parameters.trained(slice(0, parameters.num_trainable)):
+            parameters.refresh(where)
 
     def state(self) -> dict[str, Tensor]:
         named = {"num_steps": self._num_steps}
@@ -86,9 +84,6 @@ class AdafactorUpdate:
             for kind, moment in zip(kinds, moments, strict=True):
                 named[f"{kind}.{name}"] = moment
         return named
-
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        fill(self.state(), state)
 
 
 def in_parts(flat: Tensor, slot: Slot) -> Tensor:

@@ -5,15 +5,15 @@ bias correction (Devlin et al. 2019, the released code). Matrices and tables dec
 and gates do not.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from bertwright.optimisers.optimiser import Optimiser
-from bertwright.optimisers.parameters import MasterParameters, fill
+from bertwright.optimisers.optimiser import Optimiser, Update
+from bertwright.optimisers.parameters import MasterParameters
 
 DECAYED = ("matrix", "table")
 
@@ -77,7 +77,7 @@ class Adam(AdamFamily):
         return AdamUpdate(self, parameters, DECAYED, l2_update, compiled)
 
 
-class AdamUpdate:
+class AdamUpdate(Update):
     """Adam over the ``decayed`` groups of the parameters, and over the rest without decay.
 
     Its state is two moments per parameter and the number of steps; one fused pass over a range
@@ -130,9 +130,6 @@ class AdamUpdate:
 
     def state(self) -> dict[str, Tensor]:
         return {**self._named_moments(), "num_steps": self._num_steps}
-
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        fill(self.state(), state)
 
     def _named_moments(self) -> dict[str, Tensor]:
         named: dict[str, Tensor] = {}

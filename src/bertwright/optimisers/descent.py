@@ -1,6 +1,5 @@
 """Gradient descent that keeps one number per parameter: SGD and Adagrad."""
 
-from collections.abc import Mapping
 from typing import Literal
 
 import torch
@@ -8,8 +7,8 @@ from pydantic import Field
 from torch import Tensor
 
 from bertwright.optimisers.adam import DECAYED
-from bertwright.optimisers.optimiser import Optimiser
-from bertwright.optimisers.parameters import MasterParameters, fill
+from bertwright.optimisers.optimiser import Optimiser, Update
+from bertwright.optimisers.parameters import MasterParameters
 
 FLOOR = 1e-10
 """Added to what Adagrad divides by, so that a parameter that never had a gradient stays."""
@@ -60,7 +59,7 @@ class Adagrad(Descent):
         return gradient / (kept.sqrt() + FLOOR)
 
 
-class DescentUpdate:
+class DescentUpdate(Update):
     """One number per parameter."""
 
     def __init__(self, settings: Descent, parameters: MasterParameters, first: float) -> None:
@@ -77,12 +76,8 @@ class DescentUpdate:
                 whole = gradient[where].float() * clip + decay * master
                 change = settings.change(whole, self._kept[where])
                 master.sub_(change, alpha=settings.rate * rate * factor)
-                if parameters.precision == "bf16":
-                    parameters.compute[where].copy_(master)
+                parameters.refresh(where)
 
     def state(self) -> dict[str, Tensor]:
         views = self._parameters.views(self._kept)
         return {f"kept.{parameter}": view for parameter, view in views.items()}
-
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        fill(self.state(), state)

@@ -5,7 +5,6 @@ Newton-Schulz iterations in bf16. A fused projection is taken apart into its can
 first. Tables, biases, norms and gates are left to AdamW.
 """
 
-from collections.abc import Mapping
 from typing import Literal
 
 import torch
@@ -13,7 +12,8 @@ from pydantic import Field
 from torch import Tensor
 
 from bertwright.optimisers.adam import AdamFamily, AdamUpdate, decoupled_update
-from bertwright.optimisers.parameters import MasterParameters, fill
+from bertwright.optimisers.optimiser import Update
+from bertwright.optimisers.parameters import MasterParameters
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Of the quintic iteration: singular values end between about 0.7 and 1.2 (Jordan et al. 2024)."""
@@ -36,7 +36,7 @@ class Muon(AdamFamily):
         return MuonUpdate(self, parameters, compiled)
 
 
-class MuonUpdate:
+class MuonUpdate(Update):
     """Muon over the matrices and AdamW over everything else."""
 
     def __init__(self, settings: Muon, parameters: MasterParameters, compiled: bool) -> None:
@@ -83,9 +83,6 @@ class MuonUpdate:
             **{f"momentum.{name}": view for name, view in momentum.items()},
             **self._rest.state(),
         }
-
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        fill(self.state(), state)
 
     def _matrices_by_shape(self) -> list[list[Tensor]]:
         """The canonical matrices as views into the direction, those of one shape together."""

@@ -5,19 +5,20 @@ An optimiser runs in place over the flat buffers of
 step reaches it as a tensor, so that a compiled update is compiled once.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Protocol
 
 from pydantic import Field
 from torch import Tensor
 
 from bertwright.axes import Choice
-from bertwright.optimisers.parameters import MasterParameters
+from bertwright.optimisers.parameters import MasterParameters, fill
 
 
-class Update(Protocol):
+class Update(ABC):
     """An optimiser with its state."""
 
+    @abstractmethod
     def step(self, gradient: Tensor, rate: float, clip: Tensor) -> None:
         """Update the parameters in place.
 
@@ -26,15 +27,14 @@ class Update(Protocol):
             rate: what the schedule multiplies every learning rate with at this step.
             clip: 0-d float32, what the gradient is multiplied with.
         """
-        ...
 
+    @abstractmethod
     def state(self) -> dict[str, Tensor]:
         """Named tensors that a checkpoint must keep, as views."""
-        ...
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Take over what :meth:`state` gave."""
-        ...
+        fill(self.state(), state)
 
 
 class Optimiser(Choice):

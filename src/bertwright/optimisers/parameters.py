@@ -27,6 +27,8 @@ from bertwright.errors import UserError
 ALIGNMENT = 64
 """Every parameter starts at a multiple of this many elements: a cache line in either precision."""
 
+EVERYWHERE = slice(None)
+
 GROUPS = ("matrix", "table", "rest", "frozen")
 
 
@@ -79,7 +81,8 @@ class MasterParameters:
             self._view(self.master, slot).copy_(self._parameters[slot.name].detach())
         self.compute = self.master if precision == "float32" else self.master.bfloat16()
         self.gradient = torch.zeros(self.num_trainable, dtype=self.compute.dtype, device=device)
-        self._accumulated: Tensor | None = None
+        self._sum: Tensor | None = None
+        self._summed = False
         self.num_levels = 1 + max((slot.level for slot in self.slots), default=0)
         self.first_level = 0
         self._bind()
@@ -141,8 +144,7 @@ class MasterParameters:
     def clear_gradient(self) -> None:
         """Before the first micro-batch of a step."""
         self.gradient.zero_()
-        if self._accumulated is not None:
-            self._accumulated.zero_()
+        self._summed = False
 
     def accumulate(self) -> None:
         """Add the gradient of one micro-batch of several to the float32 sum.
@@ -151,19 +153,22 @@ class MasterParameters:
         """
         if self.gradient.dtype == torch.float32:
             return
-        if self._accumulated is None:
-            self._accumulated = torch.zeros_like(self.gradient, dtype=torch.float32)
-        self._accumulated += self.gradient
+        if self._sum is None:
+            self._sum = torch.empty_like(self.gradient, dtype=torch.float32)
+        if not self._summed:
+            self._sum.zero_()
+            self._summed = True
+        self._sum += self.gradient
         self.gradient.zero_()
 
     def step_gradient(self) -> Tensor:
-        """(T,) the gradient of the step: the float32 sum if anything was accumulated."""
-        return self.gradient if self._accumulated is None else self._accumulated
+        """(T,) the gradient of the step: the float32 sum if this step accumulated any."""
+        return self._sum if self._sum is not None and self._summed else self.gradient
 
-    def refresh(self) -> None:
-        """Copy the master to what the model computes with, after it was written to as a whole."""
+    def refresh(self, where: slice = EVERYWHERE) -> None:
+        """Copy the master to what the model computes with, after it was written to."""
         if self.compute is not self.master:
-            self.compute.copy_(self.master)
+            self.compute[where].copy_(self.master[where])
 
     def views(self, flat: Tensor) -> dict[str, Tensor]:
         """The named parts of a flat buffer laid out like ``master`` (or its trainable part)."""

@@ -3,14 +3,14 @@
 The tensors are the canonical ones: a fused projection is taken apart first.
 """
 
-from collections.abc import Mapping
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from bertwright.optimisers.adam import AdamFamily
-from bertwright.optimisers.parameters import MasterParameters, fill
+from bertwright.optimisers.optimiser import Update
+from bertwright.optimisers.parameters import MasterParameters
 
 
 class Tensorwise(AdamFamily):
@@ -56,7 +56,7 @@ class StableAdamW(Tensorwise):
         return 1.0 / ratio.clamp(min=1.0)
 
 
-class TensorwiseUpdate:
+class TensorwiseUpdate(Update):
     """Two moments per parameter, the number of steps, and the change of the step at hand."""
 
     def __init__(self, settings: Tensorwise, parameters: MasterParameters, compiled: bool) -> None:
@@ -98,8 +98,7 @@ class TensorwiseUpdate:
         for where, factor in trained:
             master = parameters.master[where]
             master.add_(self._change[where], alpha=-settings.rate * rate * factor)
-            if parameters.precision == "bf16":
-                parameters.compute[where].copy_(master)
+            parameters.refresh(where)
 
     def _tensors(self, correct_2: float) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
         """Weight, change, gradient and corrected second moment of every canonical tensor."""
@@ -118,9 +117,6 @@ class TensorwiseUpdate:
             views = self._parameters.views(flat)
             named |= {f"{name}.{parameter}": view for parameter, view in views.items()}
         return named
-
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        fill(self.state(), state)
 
 
 def propose(

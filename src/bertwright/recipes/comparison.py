@@ -43,7 +43,7 @@ def in_words(value: Any) -> str:
     if value is None:
         return ABSENT
     if isinstance(value, Mapping):
-        inner = {n: v for n, v in value.items() if n != "kind" and v is not None}
+        inner = {n: v for n, v in value.items() if n != "kind" and v not in (None, {}, [])}
         if value.get("kind") == "constant":
             return in_words(value["value"])
         settings = ", ".join(f"{name} {in_words(v)}" for name, v in inner.items())

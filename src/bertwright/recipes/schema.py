@@ -74,7 +74,7 @@ class Recipe(Settings):
     """None at all where an imported encoder came without heads: it can be used, not trained."""
     pooler: bool = False
     """A dense layer for the first place that no objective has; some published encoders have one."""
-    phases: tuple[Phase, ...] = (Phase(),)
+    phases: tuple[Phase, ...] = Field(default=(Phase(),), min_length=1)
 
     optimiser: Optimiser = AdamW()
     schedule: Value = Warmup()

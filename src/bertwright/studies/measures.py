@@ -116,8 +116,11 @@ class MinimalPairs(Measure):
 
 
 class Answers(Measure):
-    """The share of the questions of the corpus that are answered right, by their kind: the answer
-    is the likeliest text of its length behind the prompt."""
+    """The share of the questions of the corpus that are answered right, by their kind.
+
+    The answer is the likeliest text of its length behind the prompt. A model that does not read on
+    fills a gap, where the question has one.
+    """
 
     kind: Literal["answers"] = "answers"
 
@@ -126,7 +129,11 @@ class Answers(Measure):
         if not path.exists():
             raise UserError(f"{path}: this corpus asks no questions")
         asked = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        right = answered(trained.text_model(), [(each["prompt"], each["answer"]) for each in asked])
+        model = trained.text_model()
+        if model.continues or "gap" not in asked[0]:
+            right = answered(model, [(each["prompt"], each["answer"]) for each in asked])
+        else:
+            right = [filled(model, each["gap"], each["answer"]) for each in asked]
         kinds = [each["kind"] for each in asked]
         return {
             kind: fmean(r for r, own in zip(right, kinds, strict=True) if own == kind)
@@ -145,6 +152,13 @@ def answered(model: TextModel, asked: Sequence[tuple[str, str]]) -> list[bool]:
         for number, continuation in zip(numbers, found, strict=True):
             right[number] = continuation.pieces == pieces[number]
     return right
+
+
+def filled(model: TextModel, gap: str, answer: str) -> bool:
+    """Whether the likeliest pieces in the place of the [MASK] of a text are this answer."""
+    pieces = model.tokenizer.encode(f" {answer}")
+    found = model.fill_mask(gap.replace("[MASK]", "[MASK]" * len(pieces)), top_k=1)
+    return [guess.piece for guess, *_ in found] == [model.tokenizer.piece(n) for n in pieces]
 
 
 class Probe(Measure):

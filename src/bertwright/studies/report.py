@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from bertwright.bench.document import origin, table
 from bertwright.files import atomic_file, write_text
-from bertwright.statistics import Estimate, estimate, paired
+from bertwright.statistics import Estimate, estimate
 from bertwright.studies.running import Found
 from bertwright.studies.study import Study
 from bertwright.studies.verdict import (
@@ -68,18 +68,24 @@ def lines(result: Mapping[str, Any]) -> list[str]:
     told = [
         f"{study['question']} {study['source']}".strip(),
         "",
-        f"Every arm has had {result['equal']}; mean and 95 % interval over {seeds} seeds.",
+        f"Every arm has had {result['equal']}; {_over(seeds)}.",
         "",
         *table(columns, rows),
     ]
     for verdict in result["verdicts"]:
         low, high = verdict["interval"]
+        interval = f" [{low:.4g}, {high:.4g}]" if seeds > 1 else ""
         told += [
             "",
-            f"- {verdict['expected']}: **{verdict['verdict']}** "
-            f"({verdict['lead']:+.4g} [{low:.4g}, {high:.4g}])",
+            f"- {verdict['expected']}: **{verdict['verdict']}** ({verdict['lead']:+.4g}{interval})",
         ]
     return told
+
+
+def _over(seeds: int) -> str:
+    if seeds == 1:
+        return "one seed, which settles nothing"
+    return f"mean and 95 % interval over {seeds} seeds"
 
 
 def draw(study: Study, found: Found, picture: Path) -> None:
@@ -104,11 +110,6 @@ def draw(study: Study, found: Found, picture: Path) -> None:
     FigureCanvasAgg(drawing)
     with atomic_file(picture) as temporary:
         drawing.savefig(temporary, dpi=110, format="png")
-
-
-def difference(found: Found, first: str, second: str, name: str) -> Estimate:
-    """By how much a figure of one arm is above that of another, paired by seed."""
-    return paired(figure(found, first, name), figure(found, second, name))
 
 
 def _shown_figures(study: Study, found: Found, judged: Sequence[Verdict]) -> list[str]:

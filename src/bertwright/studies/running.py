@@ -69,14 +69,10 @@ class Run:
                 budget=self.seconds,
                 resume=True,
                 quiet=True,
-                start_from=None if self._started else self.start_from,
+                start_from=self.start_from,
             )
             shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
         return self._measured()
-
-    @property
-    def _started(self) -> bool:
-        return (self.folder / "recipe.yaml").is_file()
 
     def _measured(self) -> dict[str, float]:
         file = self.folder / "measures.json"

@@ -16,8 +16,9 @@ from bertwright.encoder.initialisation import Published, initialise
 from bertwright.encoder.kernels.noise import Noise, dropout
 from bertwright.encoder.visibility import is_by_halves, is_causal
 from bertwright.model.model import Model
+from bertwright.objectives.class_question import PairHead
 from bertwright.objectives.output import OutputChoice, Transform
-from bertwright.objectives.sentence_relation import PairHead, PairQuestion
+from bertwright.objectives.sentence_relation import PairQuestion
 from bertwright.recipes import Recipe
 from bertwright.tasks.task import Answer
 

@@ -52,8 +52,9 @@ class MinimalPairScores:
 def score_minimal_pairs(model: TextModel, pairs: Sequence[MinimalPair]) -> MinimalPairScores:
     """Score every sentence once, and compare the two of every pair.
 
-    Errors: UserError for a model without an output over the vocabulary.
+    Errors: UserError for a model without an output over the vocabulary, or over items.
     """
+    model.require_words("minimal-pairs")
     texts = list(dict.fromkeys(text for pair in pairs for text in (pair.good, pair.bad)))
     scores: dict[str, float] = {}
     for start in range(0, len(texts), AT_ONCE):

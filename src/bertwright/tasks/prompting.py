@@ -166,6 +166,7 @@ def prompt(
 
 def _check(model: TextModel, told: Prompt, asked: Sequence[Example], labels: Sequence[str]) -> None:
     model.require_output("prompt")
+    model.require_words("prompt")
     if not asked:
         raise UserError("there are no examples to ask")
     if any(example.label is None for example in asked):

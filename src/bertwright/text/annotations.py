@@ -5,8 +5,9 @@ What is stated of characters must survive the cleaning of a text and its cutting
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,33 +46,51 @@ def annotations_of(value: Any, length: int | None, where: str) -> tuple[Annotati
     return tuple(found)
 
 
-def annotations_apart(
-    raw: str, texts: Sequence[str], annotations: Sequence[Annotation]
-) -> list[tuple[Annotation, ...]]:
-    """The annotations of a text, carried over to the documents that were made of it.
+def among_solid(
+    annotations: Iterable[Annotation], place_of: Callable[[int], int]
+) -> list[Annotation]:
+    """Annotations in order, their places counted among the characters that cleaning keeps;
+    ``place_of`` gives the new place of an old one."""
+    counted = (replace(a, start=place_of(a.start), stop=place_of(a.stop)) for a in annotations)
+    return sorted((a for a in counted if a.start < a.stop), key=lambda a: (a.start, -a.stop))
 
-    Cleaning changes white space alone, so a character that is none is told by its number among
-    those. What lies in two documents is dropped.
+
+def annotated(
+    texts: Iterable[str], known: Sequence[Annotation]
+) -> Iterator[tuple[str, tuple[Annotation, ...]]]:
+    """Every document that was made of a text with what is known of it, in its own characters.
+
+    ``known`` is as :func:`among_solid` returns it: cleaning changes white space alone, so a
+    character that is none is told by its number among those. What lies in two documents is dropped.
     """
-    places = [n for n, character in enumerate(raw) if not is_nothing(character)]
-    result: list[tuple[Annotation, ...]] = []
-    before = 0
+    if not known:
+        yield from ((text, ()) for text in texts)
+        return
+    before, next_known = 0, 0
     for text in texts:
-        here = [n for n, character in enumerate(text) if not is_nothing(character)]
-        own: list[Annotation] = []
-        for known in annotations:
-            first, last = (bisect_left(places, place) for place in (known.start, known.stop))
-            if before <= first < last <= before + len(here):
-                start, stop = here[first - before], here[last - 1 - before] + 1
-                own.append(replace(known, start=start, stop=stop))
-        result.append(tuple(own))
-        before += len(here)
-    return result
+        here = _solid(text)
+        after, own = before + len(here), list[Annotation]()
+        while next_known < len(known) and known[next_known].start < after:
+            each = known[next_known]
+            next_known += 1
+            if before <= each.start and each.stop <= after:
+                start, stop = here[each.start - before], here[each.stop - 1 - before] + 1
+                own.append(Annotation(start, stop, each.label))
+        yield text, tuple(own)
+        before = after
 
 
-def is_nothing(character: str) -> bool:
-    """Whether cleaning may take a character away: white space, and NUL."""
-    return character.isspace() or character == "\0"
+def annotated_row(
+    raw: str, texts: Iterable[str], annotations: Sequence[Annotation]
+) -> Iterator[tuple[str, tuple[Annotation, ...]]]:
+    """The same for the documents of one row, whose annotations count the characters of ``raw``."""
+    places = _solid(raw) if annotations else []
+    return annotated(texts, among_solid(annotations, partial(bisect_left, places)))
+
+
+def _solid(text: str) -> list[int]:
+    """The places of what cleaning keeps: all but white space and NUL."""
+    return [n for n, each in enumerate(text) if not (each.isspace() or each == "\0")]
 
 
 class WordList:

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from bertwright.text.manifest import Counts, LanguageCounts
 from bertwright.text.piece_cache import Encoded
 from bertwright.text.shard_writing import (
     NOTHING,
@@ -16,7 +17,7 @@ from bertwright.text.shard_writing import (
     piece_type,
     write_manifest,
 )
-from bertwright.text.shards import Counts, LanguageCounts, unigram_entropy
+from bertwright.text.shards import unigram_entropy
 from bertwright.text.splitting import TRAIN
 from bertwright.text.tokenizers import Tokenizer
 

@@ -100,16 +100,13 @@ def texts_at_blank_lines(lines: Iterable[str], counts: ReadCounts) -> Iterator[s
         yield "\n".join(paragraphs)
 
 
-def texts_of_row(text: str, counts: ReadCounts) -> Iterator[str]:
+def texts_of_row(text: str, counts: ReadCounts) -> list[str]:
     """The text of the document in one row of a table: more than one only where it is too long."""
-    text = _cleaned(text, counts)
-    lines = (line for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
+    lines = _cleaned(text, counts).replace("\r\n", "\n").replace("\r", "\n").split("\n")
     whole = (part for line in lines if line.strip() for part in cut_line(line, counts))
-    found = False
-    for document in texts_at_blank_lines(whole, counts):
-        found = True
-        yield document
+    found = list(texts_at_blank_lines(whole, counts))
     counts.empty_rows += not found
+    return found
 
 
 def cut_line(line: str, counts: ReadCounts) -> Iterator[str]:

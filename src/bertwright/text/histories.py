@@ -9,9 +9,11 @@ without the last, ``test`` whole ones; of the last two nothing but the last item
 import json
 import time as clock
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -79,9 +81,13 @@ def prepare_histories(
     inputs = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     met = ReadCounts()
     found = find_sources(inputs, user, format, met)
-    histories = _histories(_events([_of_events(s, (user, item, time)) for s in found], met), least)
+    events = _events([_of_events(s, (user, item, time)) for s in found], met)
+    names = ", ".join(map(str, inputs))
+    first = next(events, None)
+    if first is None:
+        raise UserError(f"{names}: no events found: a table has one in a row, below its header")
+    histories = _histories(chain([first], events), least)
     if not len(histories.lengths):
-        names = ", ".join(map(str, inputs))
         raise UserError(
             f"{names}: no user has {SHORTEST} events with items that count: lower --least ({least})"
         )
@@ -89,6 +95,11 @@ def prepare_histories(
         tokenizer = item_tokenizer(histories.codes)
     elif not isinstance(tokenizer, Tokenizer):
         tokenizer = Tokenizer.load(tokenizer)
+    if tokenizer.kind != "items":
+        raise UserError(
+            f"a {tokenizer.kind} tokenizer knows no items: leave --tokenizer out, or name a folder "
+            f"that was prepared with --item"
+        )
     with atomic_folder(out) as folder, DataWriter(folder, tokenizer, list(SPLITS)) as writing:
         for split, missing in SPLITS.items():
             writing.append(split, _encoded(histories, tokenizer, missing))
@@ -137,23 +148,20 @@ def _code(value: Any, where: str, what: str) -> str:
 
 def _moment(value: Any, where: str) -> float:
     """Seconds, or whatever the numbers of a table count."""
-    if isinstance(value, datetime):
-        return value.timestamp()
-    if isinstance(value, date):
-        return datetime(value.year, value.month, value.day).timestamp()
+    if not isinstance(value, date):  # nor a datetime, which is one
+        with suppress(TypeError, ValueError):
+            return float(value)
     try:
-        return float(value)
-    except (TypeError, ValueError):
-        pass
-    try:
-        return datetime.fromisoformat(str(value)).timestamp()
+        moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
     except ValueError:
         raise UserError(
             f"{where}: {value!r} is no time: write seconds, or a date as 2018-09-24 14:27:30"
         ) from None
+    # By the clock of the machine the order would be another in another time zone.
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _histories(events: Iterator[tuple[str, str, float]], least: int) -> Histories:
+def _histories(events: Iterable[tuple[str, str, float]], least: int) -> Histories:
     """Events by user, in the order in which users first come."""
     users: dict[str, int] = {}
     items: dict[str, int] = {}

@@ -62,8 +62,8 @@ def prepare(
     languages of the texts of tables.
 
     Phrases and entities are those that the column ``annotations`` of tables states of each text,
-    or beside plain text the file ``TEXT.json``; those of ``phrases``, a file of one a line (behind
-    a tab the kind of an entity); and those that ``tagger`` finds, a spaCy pipeline.
+    or beside plain text the file ``story.txt.json``; those of ``phrases``, a file of one a line
+    (behind a tab the kind of an entity); and those that ``tagger`` finds, a spaCy pipeline.
     ``dialogues`` are inputs of their own: tables with a list of turns in ``dialogue_column``, or
     plain text with a turn on each line. ``capitals`` keeps which words begin with a capital letter,
     for a tokenizer that does not.
@@ -115,10 +115,25 @@ def prepare(
         if not writing.num_pieces:
             raise UserError(f"no text found in {', '.join(map(str, inputs))}")
         report = writing.finish(met.sources) | _what_was_met(met)
+        _check_found(report, dialogues)
         seconds = time.monotonic() - started
         report |= {"seconds": seconds, "megabytes_per_second": report["bytes"] / 1e6 / seconds}
         (folder / REPORT).write_text(json.dumps(report, indent=1) + "\n")
     return Data.open(out)
+
+
+def _check_found(report: dict[str, Any], dialogues: Sequence[str | Path]) -> None:
+    """What a model is to learn from must be there."""
+    if report["unknown_rate"] == 1.0:
+        raise UserError(
+            "the tokenizer knows no piece of the text: name one that was made of such text; "
+            "tables of events are prepared with --item"
+        )
+    if dialogues and "turns" not in report:
+        raise UserError(
+            f"no dialogue with two turns found in {', '.join(map(str, dialogues))}: nothing can be "
+            f"asked of a single one"
+        )
 
 
 def _annotated(source: Source, column: str) -> Source:

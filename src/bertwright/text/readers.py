@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
-from bertwright.text.annotations import annotations_apart, annotations_of
+from bertwright.text.annotations import annotated, annotated_row, annotations_of
 from bertwright.text.dialogues import alternating, dialogue_of_value
 from bertwright.text.documents import (
     Annotation,
@@ -24,7 +24,7 @@ from bertwright.text.documents import (
     texts_of_row,
 )
 from bertwright.text.languages import language_code
-from bertwright.text.sidecars import annotated, stated_beside
+from bertwright.text.sidecars import stated_beside
 from bertwright.text.sources import STANDARD_INPUT, Source
 from bertwright.text.streams import bounded_lines, decode, lines, read_bytes
 
@@ -181,9 +181,8 @@ def _documents_of_row(
         return
     length = len(values[0]) if isinstance(values[0], str) else None
     known = annotations_of(values[-1], length, where) if source.annotations else ()
-    texts = list(_texts_of_value(values[0], source.column, where, counts))
-    carried = annotations_apart(str(values[0]), texts, known) if known else [()] * len(texts)
-    for text, annotations in zip(texts, carried, strict=True):
+    texts = _texts_of_value(values[0], source.column, where, counts)
+    for text, annotations in annotated_row(str(values[0]), texts, known):
         yield Document(text, language, annotations=annotations)
 
 
@@ -192,7 +191,7 @@ def _pair_of_row(
 ) -> Iterator[Document]:
     """A document and its translation; nothing where a side is empty or too long for one."""
     first, second = (
-        list(_texts_of_value(value, column, where, counts))
+        _texts_of_value(value, column, where, counts)
         for value, column in zip(values, source.languages, strict=True)
     )
     if len(first) == len(second) == 1:
@@ -202,7 +201,7 @@ def _pair_of_row(
         counts.unpaired += 1
 
 
-def _texts_of_value(value: Any, column: str, where: str, counts: ReadCounts) -> Iterator[str]:
+def _texts_of_value(value: Any, column: str, where: str, counts: ReadCounts) -> list[str]:
     if value is None:
         value = ""
     if isinstance(value, list) and all(isinstance(part, str) for part in value):
@@ -212,7 +211,7 @@ def _texts_of_value(value: Any, column: str, where: str, counts: ReadCounts) -> 
             f"{where}: {column!r} holds {type(value).__name__}, not text: "
             "choose another column with --column"
         )
-    yield from texts_of_row(value, counts)
+    return texts_of_row(value, counts)
 
 
 def _place(header: Sequence[str], column: str, source: Source) -> int:

@@ -1,7 +1,7 @@
 """Some documents of a split as if there were no others: those in one language, or the translations
 between two."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import pairwise
 from operator import itemgetter
 
@@ -111,24 +111,27 @@ def _turns_of(turns: Turns, *where: NDArray[np.int64]) -> Turns:
     return Turns(turns.starts[kept] - moved, turns.speakers[kept])
 
 
-def languages_apart(split: Split) -> list[SelectedSplit]:
-    """A split for each of the languages that its documents are in, in the order of their names."""
+def languages_apart(split: Split, wanted: Collection[str] = ()) -> list[SelectedSplit]:
+    """A split for each of the languages that its documents are in, or those that are ``wanted``, in
+    the order of their names."""
     assert split.languages is not None
     return [
         SelectedSplit(split, np.flatnonzero(split.languages == number), name)
         for number, name in sorted(enumerate(split.language_names), key=itemgetter(1))
-        if (split.languages == number).any()
+        if (not wanted or name in wanted) and (split.languages == number).any()
     ]
 
 
-def translations_apart(split: Split) -> list[SelectedSplit]:
-    """A split for each two languages between which it has translations, the first side first, in
-    the order of their names."""
+def translations_apart(split: Split, wanted: Collection[str] = ()) -> list[SelectedSplit]:
+    """A split for each two languages between which it has translations, or two of those that are
+    ``wanted``, the first side first, in the order of their names."""
     assert split.languages is not None
     names, second = split.language_names, split.translations
     pairs = np.stack([split.languages[second - 1], split.languages[second]], axis=1)
     found: list[SelectedSplit] = []
     for a, b in np.unique(pairs, axis=0).tolist():
+        if wanted and not {names[a], names[b]}.issubset(wanted):
+            continue
         mine = second[(pairs == (a, b)).all(axis=1)]
         documents = np.stack([mine - 1, mine], axis=1).ravel()
         found.append(SelectedSplit(split, documents, f"{names[a]}-{names[b]}"))

@@ -13,20 +13,19 @@ from numpy.typing import NDArray
 
 from bertwright.errors import UserError
 from bertwright.text.languages import MOST_LANGUAGES
-from bertwright.text.marks import DOCUMENT_START, SENTENCE_START, WORD_START
-from bertwright.text.piece_cache import Encoded
-from bertwright.text.shards import (
+from bertwright.text.manifest import (
     MANIFEST,
-    PIECE_COUNTS,
-    RANK_EVERY,
     SCHEMA_VERSION,
     Counts,
     File,
     LanguageCounts,
     Manifest,
+    PieceType,
     TokenizerIdentity,
-    shard_name,
 )
+from bertwright.text.marks import DOCUMENT_START, SENTENCE_START, WORD_START
+from bertwright.text.piece_cache import Encoded
+from bertwright.text.shards import PIECE_COUNTS, RANK_EVERY, shard_name
 from bertwright.text.tokenizers import FILE as TOKENIZER_FILE
 from bertwright.text.tokenizers import Tokenizer
 
@@ -83,33 +82,31 @@ class SplitWriter:
         holding: Holding,
         numbers: dict[str, int],
     ) -> None:
-        self._pieces = _ArrayFile(folder / shard_name(name, "pieces"), piece_type)
-        self._marks = _ArrayFile(folder / shard_name(name, "marks"), "uint8")
-        self._word_bytes = _ArrayFile(folder / shard_name(name, "word_bytes"), "uint16")
-        self._words_before = _ArrayFile(folder / shard_name(name, "words_before"), "int64")
-        self._documents = _ArrayFile(folder / shard_name(name, "documents"), "int64")
-        self._sentences = _ArrayFile(folder / shard_name(name, "sentences"), "int64")
-        self._speech = _SpeechWriter(folder, name, numbers) if holding.languages else None
+        self._files: list[_ArrayFile] = []
+
+        def array(kind: str, dtype: str) -> _ArrayFile:
+            self._files.append(_ArrayFile(folder / shard_name(name, kind), dtype))
+            return self._files[-1]
+
+        self._pieces = array("pieces", piece_type)
+        self._marks = array("marks", "uint8")
+        self._word_bytes = array("word_bytes", "uint16")
+        self._words_before = array("words_before", "int64")
+        self._documents = array("documents", "int64")
+        self._sentences = array("sentences", "int64")
+        self._speech = None
+        if holding.languages:
+            languages, translations = array("languages", "uint16"), array("translations", "int64")
+            self._speech = _SpeechWriter(languages, translations, numbers)
         kinds = ("phrase", "entity") if holding.annotations else ()
         self._stretches = {
-            kind: (
-                _ArrayFile(folder / shard_name(name, f"{kind}_starts"), "int64"),
-                _ArrayFile(folder / shard_name(name, f"{kind}_stops"), "int64"),
-            )
+            kind: (array(f"{kind}_starts", "int64"), array(f"{kind}_stops", "int64"))
             for kind in kinds
         }
-        self._turns = (
-            (
-                _ArrayFile(folder / shard_name(name, "turn_starts"), "int64"),
-                _ArrayFile(folder / shard_name(name, "turn_speakers"), "uint8"),
-            )
-            if holding.dialogues
-            else None
-        )
-
-        self._capitals = (
-            _ArrayFile(folder / shard_name(name, "capitals"), "int64") if holding.capitals else None
-        )
+        self._turns = None
+        if holding.dialogues:
+            self._turns = array("turn_starts", "int64"), array("turn_speakers", "uint8")
+        self._capitals = array("capitals", "int64") if holding.capitals else None
 
     def append(self, encoded: Encoded, beside: Beside = NOTHING) -> None:
         """Add documents after those that are there."""
@@ -153,40 +150,24 @@ class SplitWriter:
         end = np.array([self._pieces.length])
         self._documents.append(end)
         self._sentences.append(end)
-        return counts, {file.name: file.close() for file in self._files()}
+        return counts, {file.name: file.close() for file in self._files}
 
     def abandon(self) -> None:
         """Close the files without caring what reached the disk."""
-        for file in self._files():
+        for file in self._files:
             file.abandon()
-
-    def _files(self) -> "list[_ArrayFile]":
-        return [
-            self._pieces,
-            self._marks,
-            self._word_bytes,
-            self._words_before,
-            self._documents,
-            self._sentences,
-            *(self._speech.files if self._speech else ()),
-            *(file for files in self._stretches.values() for file in files),
-            *(self._turns or ()),
-            *((self._capitals,) if self._capitals else ()),
-        ]
 
 
 class _SpeechWriter:
     """The languages of the documents of one split, and which of them are translations."""
 
-    def __init__(self, folder: Path, name: str, numbers: dict[str, int]) -> None:
-        self.languages = _ArrayFile(folder / shard_name(name, "languages"), "uint16")
-        self.translations = _ArrayFile(folder / shard_name(name, "translations"), "int64")
+    def __init__(
+        self, languages: "_ArrayFile", translations: "_ArrayFile", numbers: dict[str, int]
+    ) -> None:
+        self.languages = languages
+        self.translations = translations
         self.counts: dict[str, LanguageCounts] = {}
         self._numbers = numbers
-
-    @property
-    def files(self) -> "tuple[_ArrayFile, _ArrayFile]":
-        return self.languages, self.translations
 
     def append(self, spoken: Spoken, lengths: NDArray[np.int64]) -> None:
         """Add documents of these lengths in pieces."""
@@ -235,7 +216,7 @@ class _ArrayFile:
             self._file.close()
 
 
-def piece_type(tokenizer: Tokenizer) -> str:
+def piece_type(tokenizer: Tokenizer) -> PieceType:
     """The smallest type that holds every piece."""
     return "uint16" if tokenizer.size <= 1 << 16 else "uint32"
 
@@ -260,7 +241,7 @@ def write_manifest(
     manifest = Manifest(
         hash=_content_hash(identity, files, languages),
         tokenizer=identity,
-        piece_type="uint16" if piece_type(tokenizer) == "uint16" else "uint32",
+        piece_type=piece_type(tokenizer),
         splits={name: counts for name, (counts, _) in splits.items()},
         files=files,
         sources=sources,

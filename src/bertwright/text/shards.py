@@ -26,83 +26,24 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import sha256
+from hashlib import file_digest
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError
 
-from bertwright.axes import Settings
 from bertwright.errors import UserError
+from bertwright.text.manifest import MANIFEST, File, Manifest, damaged, read_manifest
 from bertwright.text.marks import WORD_START
 from bertwright.text.occurrences import Occurrences
 from bertwright.text.tokenizers import Tokenizer
 
-MANIFEST = "manifest.json"
 REPORT = "report.json"
 PIECE_COUNTS = "piece_counts.npy"
-SCHEMA_VERSION = 1
 RANK_EVERY = 1024
 CHECKED_AT_OPENING = 1 << 30
 """Checksums of a larger data set (in bytes) are left to :meth:`Data.check`; sizes never are."""
-
-
-class File(Settings):
-    """One file of a data folder."""
-
-    bytes: int
-    sha256: str
-
-
-class LanguageCounts(Settings):
-    """What a split holds in one language."""
-
-    pieces: int = 0
-    documents: int = 0
-
-
-class Counts(Settings):
-    """What a split holds."""
-
-    pieces: int = 0
-    documents: int = 0
-    sentences: int = 0
-    words: int = 0
-    translations: int = 0
-    phrases: int = 0
-    entities: int = 0
-    turns: int = 0
-    languages: dict[str, LanguageCounts] = Field(default_factory=dict[str, LanguageCounts])
-
-
-class TokenizerIdentity(Settings):
-    """Which tokenizer made the pieces."""
-
-    kind: str
-    size: int
-    hash: str
-
-
-class Manifest(Settings):
-    """What a data folder holds, and what it was made from.
-
-    ``hash`` names the content: it is the same for the same documents and tokenizer. ``languages``
-    are the codes of those that the documents are in, empty where nobody said.
-    """
-
-    schema_version: Literal[1] = SCHEMA_VERSION
-    hash: str
-    tokenizer: TokenizerIdentity
-    piece_type: Literal["uint16", "uint32"]
-    splits: dict[str, Counts]
-    files: dict[str, File]
-    sources: list[dict[str, str | int]]
-    languages: tuple[str, ...] = ()
-    annotated: bool = False
-    dialogues: bool = False
-    capitals: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,6 +74,9 @@ class Split:
     """The pieces of one split, opened read-only and memory-mapped."""
 
     def __init__(self, folder: Path, name: str, manifest: Manifest) -> None:
+        def array(kind: str, dtype: str) -> NDArray[Any]:
+            return _mapped(folder / shard_name(name, kind), dtype)
+
         counts = manifest.splits[name]
         self.name = name
         self._folder = folder
@@ -140,17 +84,13 @@ class Split:
         self.num_documents = counts.documents
         self.num_sentences = counts.sentences
         self.num_words = counts.words
-        self._pieces = _mapped(folder / shard_name(name, "pieces"), manifest.piece_type)
-        self._marks = _mapped(folder / shard_name(name, "marks"), "uint8")
-        self._word_bytes = _mapped(folder / shard_name(name, "word_bytes"), "uint16")
-        self._words_before = _mapped(folder / shard_name(name, "words_before"), "int64")
-        self.document_starts: NDArray[np.int64] = _mapped(
-            folder / shard_name(name, "documents"), "int64"
-        )
+        self._pieces = array("pieces", manifest.piece_type)
+        self._marks = array("marks", "uint8")
+        self._word_bytes = array("word_bytes", "uint16")
+        self._words_before = array("words_before", "int64")
+        self.document_starts: NDArray[np.int64] = array("documents", "int64")
         """(num_documents + 1,) positions in pieces; the last is ``num_pieces``."""
-        self.sentence_starts: NDArray[np.int64] = _mapped(
-            folder / shard_name(name, "sentences"), "int64"
-        )
+        self.sentence_starts: NDArray[np.int64] = array("sentences", "int64")
         """(num_sentences + 1,) positions in pieces; the last is ``num_pieces``."""
         self.language_names = manifest.languages
         self.languages: NDArray[np.integer[Any]] | None = None
@@ -158,8 +98,8 @@ class Split:
         self.translations: NDArray[np.int64] = np.empty(0, np.int64)
         """The documents that translate the document before them."""
         if manifest.languages:
-            self.languages = _mapped(folder / shard_name(name, "languages"), "uint16")
-            self.translations = _mapped(folder / shard_name(name, "translations"), "int64")
+            self.languages = array("languages", "uint16")
+            self.translations = array("translations", "int64")
         self.phrases: Stretches | None = None
         self.entities: Stretches | None = None
         """Where they stand; None where nobody said."""
@@ -167,20 +107,17 @@ class Split:
         """Those of its dialogues; None where there are none."""
         if manifest.annotated:
             self.phrases, self.entities = (
-                Stretches(
-                    _mapped(folder / shard_name(name, f"{kind}_starts"), "int64"),
-                    _mapped(folder / shard_name(name, f"{kind}_stops"), "int64"),
-                )
+                Stretches(array(f"{kind}_starts", "int64"), array(f"{kind}_stops", "int64"))
                 for kind in ("phrase", "entity")
             )
         self.capitals: NDArray[np.int64] | None = None
         """The pieces at which a word with a capital letter starts; None where nobody said."""
         if manifest.capitals:
-            self.capitals = _mapped(folder / shard_name(name, "capitals"), "int64")
+            self.capitals = array("capitals", "int64")
         if manifest.dialogues:
             self.turns = Turns(
-                _mapped(folder / shard_name(name, "turn_starts"), "int64"),
-                _mapped(folder / shard_name(name, "turn_speakers"), "uint8"),
+                array("turn_starts", "int64"),
+                array("turn_speakers", "uint8"),
             )
         self.occurrences: Occurrences | None = None
         """What its documents hold; None where nobody asks."""
@@ -271,7 +208,7 @@ class Data:
                 f"{folder} holds no prepared data (no {MANIFEST}): make it with "
                 f"'bertwright prepare TEXT... -o {folder} --tokenizer DIR'"
             )
-        data = cls(folder, _read_manifest(file))
+        data = cls(folder, read_manifest(file))
         files = data.manifest.files
         quick = sum(file.bytes for file in files.values()) <= CHECKED_AT_OPENING
         for name, expected in files.items():
@@ -285,9 +222,9 @@ class Data:
         for name, expected in self.manifest.files.items():
             _check_size(self.path / name, expected)
             with open(self.path / name, "rb") as opened:
-                digest = _sha256(opened)
+                digest = file_digest(opened, "sha256").hexdigest()
             if digest != expected.sha256:
-                raise _damaged(self.path / name, "its checksum differs")
+                raise damaged(self.path / name, "its checksum differs")
 
     def split(self, name: str) -> Split:
         """The split of that name, ``train`` or ``heldout``."""
@@ -332,38 +269,9 @@ def _mapped(file: Path, dtype: str) -> NDArray[Any]:
     return np.asarray(np.memmap(file, dtype=dtype, mode="r"))
 
 
-def _read_manifest(file: Path) -> Manifest:
-    try:
-        settings = json.loads(file.read_text())
-        version = settings["schema_version"]
-    except (ValueError, KeyError, TypeError):
-        raise _damaged(file, "it is not a manifest") from None
-    if version != SCHEMA_VERSION:
-        raise UserError(
-            f"{file}: the data have format {version}, this version reads {SCHEMA_VERSION}: "
-            "prepare them again"
-        )
-    try:
-        return Manifest.model_validate(settings)
-    except ValidationError as error:
-        place = ".".join(map(str, error.errors()[0]["loc"]))
-        raise _damaged(file, f"{place} is wrong") from None
-
-
 def _check_size(file: Path, expected: File) -> None:
     if not file.is_file():
-        raise _damaged(file, "it is missing")
+        raise damaged(file, "it is missing")
     size = file.stat().st_size
     if size != expected.bytes:
-        raise _damaged(file, f"it has {size:,} bytes instead of {expected.bytes:,}")
-
-
-def _damaged(file: Path, why: str) -> UserError:
-    return UserError(f"{file} is damaged ({why}): prepare the data again")
-
-
-def _sha256(opened: Any) -> str:
-    digest = sha256()
-    while block := opened.read(1 << 20):
-        digest.update(block)
-    return digest.hexdigest()
+        raise damaged(file, f"it has {size:,} bytes instead of {expected.bytes:,}")

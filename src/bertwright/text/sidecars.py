@@ -8,12 +8,12 @@ which no cleaning takes away.
 import json
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from bertwright.errors import UserError
-from bertwright.text.annotations import annotations_of, is_nothing
+from bertwright.text.annotations import among_solid, annotations_of
 from bertwright.text.documents import Annotation
 
 
@@ -42,31 +42,9 @@ def stated_beside(name: str, blocks: Iterable[str]) -> list[Annotation]:
             counted[place] = solid + num_solid(block[: place - begin])
         solid += num_solid(block)
     annotations_of(stated, length, str(path))
-    found = (Annotation(counted[a.start], counted[a.stop], a.label) for a in known)
-    return sorted((a for a in found if a.start < a.stop), key=lambda a: (a.start, -a.stop))
+    return among_solid(known, counted.__getitem__)
 
 
 def num_solid(text: str) -> int:
     """How many characters are no white space."""
     return len("".join(text.split()))
-
-
-def annotated(
-    texts: Iterable[str], known: Sequence[Annotation]
-) -> Iterator[tuple[str, tuple[Annotation, ...]]]:
-    """Every text with what is known of it, in its own characters; what lies in two is dropped."""
-    if not known:
-        yield from ((text, ()) for text in texts)
-        return
-    before, next_known = 0, 0
-    for text in texts:
-        here = [n for n, character in enumerate(text) if not is_nothing(character)]
-        after, own = before + len(here), list[Annotation]()
-        while next_known < len(known) and known[next_known].start < after:
-            each = known[next_known]
-            next_known += 1
-            if before <= each.start and each.stop <= after:
-                start, stop = here[each.start - before], here[each.stop - 1 - before] + 1
-                own.append(Annotation(start, stop, each.label))
-        yield text, tuple(own)
-        before = after

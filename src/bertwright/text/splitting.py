@@ -34,9 +34,10 @@ def assign_splits(documents: Iterable[Document], share: float) -> Iterator[tuple
         yield from ((TRAIN, train), (HELDOUT, heldout))
         return
     places = [fingerprint(document) / 2.0**64 for document in first]
-    limit = min(max(share, min(places, default=0.0)), max(places, default=1.0))
+    highest = max(places, default=1.0)
+    limit = min(max(share, min(places, default=0.0)), highest)
     for document, place in zip(first, places, strict=True):
-        yield (HELDOUT if place <= limit and place < max(places) else TRAIN), document
+        yield (HELDOUT if place <= limit and place < highest else TRAIN), document
     for document in stream:
         yield (HELDOUT if fingerprint(document) / 2.0**64 < share else TRAIN), document
 

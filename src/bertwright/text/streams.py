@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import BinaryIO
 
 from bertwright.errors import UserError
-from bertwright.text.documents import LONGEST_PARAGRAPH, ReadCounts, place_to_cut
+from bertwright.text.documents import ReadCounts, cut_line
 
 _BLOCK = 1 << 18
 _LOOKED_AT = 1 << 16
@@ -105,21 +105,11 @@ def bounded_lines(texts: Iterable[str], counts: ReadCounts) -> Iterator[str]:
     for text in texts:
         *whole, rest = (rest + text).split("\n")
         for line in whole:
-            while len(line) > LONGEST_PARAGRAPH:
-                part, line = _cut(line, counts)
-                yield part
-            yield line
-        while len(rest) > LONGEST_PARAGRAPH:
-            part, rest = _cut(rest, counts)
-            yield part
+            yield from cut_line(line, counts)
+        *parts, rest = cut_line(rest, counts)
+        yield from parts
     if rest:
         yield rest
-
-
-def _cut(line: str, counts: ReadCounts) -> tuple[str, str]:
-    counts.cut_paragraphs += 1
-    end = place_to_cut(line[:LONGEST_PARAGRAPH])
-    return line[:end], line[end:]
 
 
 def _decompressed(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:

@@ -104,10 +104,13 @@ class Journal:
 
     def decide(self, name: str, make: Callable[[], Any]) -> Any:
         """The decision of that name, taken now if it was not taken before."""
-        for entry in self.entries:
+        for entry in reversed(self.entries):
             if entry.get("decision") == name:
                 return entry["value"]
-        value = make()
+        return self.revise(name, make())
+
+    def revise(self, name: str, value: Any) -> Any:
+        """Take a decision, whatever it was before."""
         self.add({"decision": name, "value": value})
         return value
 
@@ -269,9 +272,12 @@ def _whole_lines(file: Path) -> list[dict[str, Any]]:
     with open(file, "rb") as opened:
         for line in opened:
             try:
-                entries.append(json.loads(line))
+                entry = json.loads(line)
             except ValueError:
                 break
+            if not line.endswith(b"\n"):  # the next entry would be glued to it
+                break
+            entries.append(entry)
             whole += len(line)
     os.truncate(file, whole)
     return entries

@@ -55,6 +55,15 @@ class Processes:
         dist.broadcast_object_list(said, device=CPU)
         return cast(Value, said[0])
 
+    def joined(self, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Tensors of all processes end to end, by name, on the first of them; nothing elsewhere."""
+        if self.world == 1:
+            return dict(named)
+        parts: list[dict[str, Tensor]] = [{} for _ in range(self.world)]
+        own = {name: tensor.cpu() for name, tensor in named.items()}
+        dist.gather_object(own, parts if self.first else None)
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
     def part_of(self, count: int) -> slice:
         """This process's contiguous part of ``count`` rows."""
         start, stop = self.rank * count // self.world, (self.rank + 1) * count // self.world

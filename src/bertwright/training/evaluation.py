@@ -226,7 +226,7 @@ def next_items(
 def translations_found(model: Model, data: Data) -> dict[str, float]:
     """How often held-out texts find their translations; see ``retrieval``."""
     with eagerly():
-        split = split_of(model.recipe, data, "heldout")
+        split = split_of(model.recipe, data, HELDOUT)
         return retrieval(model, split, data.tokenizer.specials)
 
 
@@ -239,7 +239,7 @@ def bits_per_byte(
     objectives, assembly = recipe.objectives_of(last), recipe.assembly_of(last)
     if "histories" in assembly.needs:
         return {}
-    split, specials = split_of(recipe, data, "heldout"), data.tokenizer.specials
+    split, specials = split_of(recipe, data, HELDOUT), data.tokenizer.specials
     vocabulary = Vocabulary(data.tokenizer.size, specials)
     opening, length = assembly.opening(specials), assembly.length
     nats, num_bytes, num_words = 0.0, 0, 0

@@ -1,5 +1,6 @@
 """SIGINT and SIGTERM during training: the step is finished and a checkpoint written first."""
 
+import os
 import signal
 import threading
 from collections.abc import Generator
@@ -8,6 +9,8 @@ from pathlib import Path
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+NOTED = b"\nstopping after this step, with a checkpoint; a second signal stops at once\n"
 
 
 class Interrupted(Exception):
@@ -42,6 +45,7 @@ def interruptions() -> Generator[Interruption]:
 
     def note(number: int, _: FrameType | None) -> None:
         noted.signal_number = number
+        os.write(2, NOTED)  # not by sys.stderr, in whose write this may have come
         for each in SIGNALS:
             signal.signal(each, signal.SIG_DFL)
 

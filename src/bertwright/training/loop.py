@@ -201,18 +201,26 @@ class _Run(Generic[MicroBatch]):
         """Write a checkpoint, unless this step has one; the losses before it are looked at."""
         job = self.job
         self.watch.look()
-        if job.checkpoints is None or not job.processes.first or self.state.step == self.kept[0]:
+        if job.checkpoints is None or self.state.step == self.kept[0]:
             return self.kept[1]
+        procedures = {f"procedure-{p.name}": self._state_of(p) for p in job.procedures}
+        if not job.processes.first:
+            self.kept = (self.state.step, None)
+            return None
         with job.clock.pause():
             groups = {
                 "parameters": job.parameters.state(),
                 "optimiser": job.update.state(),
-                **{f"procedure-{p.name}": p.state() for p in job.procedures},
+                **procedures,
             }
             state = {**vars(self.state), "seconds": job.clock.elapsed()}
             path = job.checkpoints.write(self.state.step, groups, state, self.state.score)
         self.kept = (self.state.step, path)
         return path
+
+    def _state_of(self, procedure: Procedure) -> Mapping[str, Tensor]:
+        state = procedure.state()
+        return self.job.processes.joined(state) if procedure.parted else state
 
     def restore(self, start: Checkpoint) -> None:
         """Continue from a checkpoint."""

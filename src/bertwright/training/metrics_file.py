@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertwright.files import full_disk_named
+from bertwright.files import full_disk_named, write_text
 from bertwright.training.clock import Clock, Place
 from bertwright.training.reporting import Reporter, Speed, StepReport
 
@@ -84,8 +84,7 @@ def read_metrics(file: Path) -> list[dict[str, Any]]:
 
 def _keep_lines_until(file: Path, step: int) -> None:
     kept = [json.dumps(line) + "\n" for line in read_metrics(file) if line["step"] <= step]
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("".join(kept), encoding="utf-8")
+    write_text(file, "".join(kept))
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,8 +26,14 @@ from bertwright.text.shards import Data
 from bertwright.training.charts import draw_losses
 from bertwright.training.clipping import Clipping
 from bertwright.training.clock import BudgetClock, Clock, Place, When, every, seconds_of
-from bertwright.training.compilation import operations_per_token, remember, repays
+from bertwright.training.compilation import (
+    of_the_compiler,
+    operations_per_token,
+    remember,
+    repays,
+)
 from bertwright.training.distributed import Processes, processes
+from bertwright.training.few_steps import FewSteps
 from bertwright.training.first_model import first_model
 from bertwright.training.loop import Evaluation, Job, Outcome, train
 from bertwright.training.metrics_file import MetricsFile
@@ -111,7 +117,24 @@ def pretrain(
         if mine.first and not continued:
             folder.start(chosen, source)
         run = _Pretraining(model, batches, opened, folder, mine, seconds, started)
-        return run.to_the_end(tensorboard, quiet)
+        with suppress(CannotCompile):
+            return run.to_the_end(tensorboard, quiet)
+    return pretrain(
+        recipe,
+        opened,
+        out,
+        changes=changes,
+        budget=budget,
+        resume=True,
+        start_from=start_from,
+        tensorboard=tensorboard,
+        quiet=quiet,
+        seconds_spent=time.monotonic() - started,
+    )
+
+
+class CannotCompile(Exception):
+    """The run has been told to go on without the compiler."""
 
 
 class _Pretraining:
@@ -131,10 +154,6 @@ class _Pretraining:
         self.batches, self.data, self.folder, self.mine = batches, data, folder, mine
         self.device = mine.device
         folder.checkpoints.keep = recipe.checkpoints_kept
-        if recipe.encoder.memory and mine.world > 1:
-            raise UserError(
-                "encoder.memory is carried by one process: run without torchrun, or set it to 0"
-            )
         self.journal = folder.journal(mine)
         self._check_same_data()
         self.budget: float | None = self._decide("budget", lambda: budget)
@@ -164,9 +183,15 @@ class _Pretraining:
             self._say(f"{path} is damaged and passed over")
         if newest is not None:
             self._say(f"continuing after step {newest.step:,}")
-        outcome = train(
-            self._job(self._reporter(newest.step if newest else 0, tensorboard, quiet)), newest
-        )
+        reporter = self._reporter(newest.step if newest else 0, tensorboard, quiet)
+        try:
+            outcome = train(self._job(reporter), newest)
+        except Exception as error:
+            if not self.compiled or not of_the_compiler(error):
+                raise
+            self.journal.revise("compile", False)
+            self._say("PyTorch's compiler fails on this recipe: it is trained without")
+            raise CannotCompile from error
         if self.compiled:
             remember(self.recipe, self.vocabulary_size)
         if not self.mine.first:
@@ -209,6 +234,7 @@ class _Pretraining:
         reporters: list[Reporter] = [
             speed,
             MetricsFile(self.folder.metrics, self.clock, speed, first_step),
+            FewSteps(self.clock, self.watch.warn),
         ]
         if not quiet:
             reporters.append(ProgressLine(self.clock, speed))
@@ -228,7 +254,7 @@ class _Pretraining:
         written = [time.monotonic()]
 
         def long_ago(before: Place, after: Place) -> bool:
-            if time.monotonic() - written[0] < CHECKPOINT_SECONDS:
+            if not self.mine.share(time.monotonic() - written[0] >= CHECKPOINT_SECONDS):
                 return False
             written[0] = time.monotonic()
             return True

@@ -18,6 +18,9 @@ class Procedure:
 
     name: str = "procedure"
 
+    parted: bool = False
+    """Whether each process holds a part of the state, and not all of it."""
+
     def before_step(self, place: Place) -> None:
         """Before the batch of the step is drawn."""
 

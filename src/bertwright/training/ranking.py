@@ -97,8 +97,8 @@ def _scores(
     device = model.embedding.device
     for batch in read_batches(rows, specials.pad, device):
         states = model.encoder(batch.pieces, batch.coordinates, rule)
-        last = torch.tensor(batch.lengths, device=device) - 1 - shift
-        logits = model.logits(states[torch.arange(len(last)), last.clamp(min=0)]).float().cpu()
+        last = (torch.tensor(batch.lengths, device=device) - 1 - shift).clamp(min=0)
+        logits = model.logits(states[torch.arange(len(last), device=device), last]).float().cpu()
         yield from zip(batch.numbers.tolist(), logits, strict=True)
 
 

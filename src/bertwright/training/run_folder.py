@@ -109,6 +109,11 @@ def fitted(recipe: Recipe, data: Data) -> Recipe:
         )
     asked, has = recipe.text.tokenizer, data.manifest.tokenizer
     kind: str = asked.kind  # type: ignore[attr-defined]
+    if kind != has.kind and "items" in (kind, has.kind):
+        raise UserError(
+            f"{data.path} was prepared with pieces of the kind {has.kind} and recipe "
+            f"{recipe.name} asks for {kind}: histories are for recipes as bert4rec, text for others"
+        )
     if kind != has.kind:
         raise UserError(
             f"{data.path} was prepared with a {has.kind} tokenizer and recipe {recipe.name} asks "

@@ -109,6 +109,11 @@ class HeldOutWatch:
             **next_items(self._model, self._recipe, self._last, self._data),
         }
 
+    def warn(self, warning: str) -> None:
+        """Say it, and keep it for the end."""
+        self.warnings.append(warning)
+        self._say(f"warning: {warning}")
+
     def _seconds_at_the_end(self) -> float:
         """How long :meth:`at_the_end` takes, by what an evaluation took."""
         tokens = self._part_at_the_end() * (TOKENS_AT_END + WORDS_IN_TOKENS)
@@ -143,5 +148,4 @@ class HeldOutWatch:
                 f"({entropy:.3f}): the model knows no more than how frequent pieces are; "
                 f"'bertwright doctor' looks for the cause"
             )
-            self.warnings.append(warning)
-            self._say(f"warning: {warning}")
+            self.warn(warning)

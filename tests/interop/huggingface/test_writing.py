@@ -41,6 +41,7 @@ NO_STOCK_CLASS = [
     "gpt-bert",
     "longformer-char",
     "lstm-lm",
+    "lstm-autoencoder",
     "mass",
     "performer",
     "reformer",

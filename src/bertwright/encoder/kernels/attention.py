@@ -74,8 +74,6 @@ class Kernel:
     shapes: tuple[str, ...] = ("all", "causal", "documents", "mask")
     devices: tuple[str, ...] = ("cpu", "cuda", "mps")
     half_precision_only: bool = False
-    square: bool = False
-    """Whether it can do only with queries and keys of the same places."""
 
     def lacks(self, call: Call) -> str | None:
         """What this kernel cannot do of a call, in words."""
@@ -91,8 +89,6 @@ class Kernel:
             return f"a visibility of shape {call.view.shape!r}"
         if call.query.device.type not in self.devices:
             return f"the device {call.query.device.type!r}"
-        if self.square and call.query.shape[2] != call.key.shape[2]:
-            return "keys of other places than the queries'"
         if self.half_precision_only and call.query.dtype == torch.float32:
             return "float32"
         return None
@@ -241,9 +237,8 @@ KERNELS: dict[str, Kernel] = {
             shapes=("all", "documents"),
             devices=("cuda",),
             half_precision_only=True,
-            square=True,
         ),
-        Kernel("flex", _flex, devices=("cuda",), square=True),
+        Kernel("flex", _flex, devices=("cuda",)),
         Kernel("tiled", tiled, dropout=True, shapes=("tiles",)),
     )
 }

@@ -1,12 +1,13 @@
 """Attention among places that hash alike (Kitaev et al. 2020, section 2)."""
 
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn.functional import normalize, pad
 
+from bertwright.encoder.kernels.attention import DROPOUT_SITE, Call, attend
 from bertwright.encoder.kernels.noise import Noise, dropout, gaussian
 from bertwright.encoder.mixers.mixer import InHeads
 from bertwright.encoder.norms import Norm
@@ -16,8 +17,8 @@ from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.taps import Site, tap
 from bertwright.encoder.visibility import View
 
-DROPOUT_SITE, HASHING_SITE = 1, 8
-"""Which random numbers of a block these are."""
+HASHING_SITE = 8
+"""Which random numbers of a block directions are drawn with."""
 
 ITSELF = -1e5
 """The score of a place with itself: it counts where nothing else is seen."""
@@ -60,10 +61,16 @@ class Hashing(InHeads):
 
     def operations(self, width: int, length: int) -> tuple[float, float]:
         shape = self.shape(width)
-        inner = shape.heads * shape.head_width
+        inner = shape.inner
         hashed = inner * self.rounds * (self.buckets if self.buckets > 1 else 0)
+        if self.meets_all(length):
+            return 6 * width * inner + hashed, 4 * length * inner
         # Each place meets those of two chunks in every round, where it sees what stands before.
         return 6 * width * inner + hashed + 8 * self.chunk * inner * self.rounds, 0.0
+
+    def meets_all(self, length: int) -> bool:
+        """Whether a row has no more places than the chunks that one of them meets in all rounds."""
+        return length <= 2 * self.chunk * self.rounds
 
     @property
     def drops(self) -> bool:
@@ -72,7 +79,7 @@ class Hashing(InHeads):
 
     def build(self, width: int, positions: Positions, norm: Norm) -> nn.Module:
         shape = self.shape(width)
-        return HashingAttention(self, shape, norm.within(shape.heads * shape.head_width))
+        return HashingAttention(self, shape, norm.within(shape.inner))
 
 
 class HashingAttention(nn.Module):
@@ -86,7 +93,7 @@ class HashingAttention(nn.Module):
     def __init__(self, choice: Hashing, shape: HeadShape, norm: nn.Module) -> None:
         super().__init__()
         self.choice, self.shape = choice, shape
-        inner = shape.heads * shape.head_width
+        inner = shape.inner
         self.projection = nn.Linear(shape.width, 2 * inner, choice.bias)
         self.norm = norm
         self.output = nn.Linear(inner, shape.width, choice.bias)
@@ -108,8 +115,9 @@ class HashingAttention(nn.Module):
         if around.rotation is not None:
             shared = rotate(shared, around.rotation)
         shared, value = tap(site, "query", shared), tap(site, "value", value)
+        # Hashed and weighed in float32 at least, multiplied as the rest of the block.
         wide = torch.promote_types(x.dtype, torch.float32)
-        context = self._context(shared.to(wide), value.to(wide), around.view, noise, site)
+        context = self._context(shared.to(wide), value, around.view, noise, site)
         context = tap(site, "context", context.to(x.dtype))
         joined = context.transpose(1, 2).reshape(batch, length, heads * width)
         return tap(site, "output", self.output(self.norm(joined)))
@@ -118,28 +126,59 @@ class HashingAttention(nn.Module):
         self, shared: Tensor, value: Tensor, view: View, noise: Noise | None, site: Site | None
     ) -> Tensor:
         assert view.order is not None, "an encoder choice allows no other rule"
-        length = shared.shape[2]
-        real = shared.new_ones(1, length, dtype=torch.bool) if view.real is None else view.real
+        length, dtype = shared.shape[2], value.dtype
+        if self.choice.meets_all(length):
+            return self._among_all(shared, value, view, noise, site)
         missing = -length % self.choice.chunk
-        real = pad(real.expand(len(shared), -1), (0, missing))
         shared, value = (pad(t, (0, 0, 0, missing)) for t in (shared, value))
         buckets = self._buckets(shared, noise)
-        buckets = buckets.masked_fill(~real[:, None, None], self.choice.buckets)
-        order = Order(torch.argsort(buckets, dim=-1, stable=True), self.choice.chunk)
+        if missing or view.real is not None:
+            real = shared.new_ones(1, length, dtype=torch.bool) if view.real is None else view.real
+            filled = ~pad(real, (0, missing))
+            buckets = self._alone(buckets, filled)
         causal = view.order == "causal"
+        order = Order(buckets, self.choice.chunk, causal)
         query = order.cut(shared)
-        key, found = beside(normalize(query, dim=-1), causal), beside(order.cut(value), causal)
-        scores = query @ key.transpose(-1, -2) * self.shape.head_width**-0.5
-        hidden, itself = order.hidden(buckets, real, causal)
-        scores = scores.masked_fill(hidden, -torch.inf).masked_fill(itself, ITSELF)
-        total = torch.logsumexp(scores, dim=-1, keepdim=True)
-        weights = torch.exp(scores - total)
-        of_round = torch.softmax(order.put_back(total), dim=2)
+        key = order.beside(normalize(query, dim=-1)).to(dtype)
+        scores = (query.to(dtype) @ key.transpose(-1, -2)).to(shared.dtype)
+        scores = scores * self.shape.head_width**-0.5
+        scores = scores.masked_fill(order.hidden, -torch.inf).masked_fill(order.itself, ITSELF)
+        # Divided by their sum only where there are fewer of them, behind the product.
+        highest = scores.detach().amax(dim=-1, keepdim=True)
+        weights = torch.exp(scores - highest)
+        sums = weights.sum(dim=-1, keepdim=True)
+        of_round = torch.softmax(order.put_back(highest + torch.log(sums)), dim=2)
         if site is not None and site.wants("weights"):
-            dense = order.dense(weights, of_round, causal)[..., :length, :length]
-            return tap(site, "weights", dense) @ value[:, :, :length]
+            dense = order.dense(weights / sums, of_round)[..., :length, :length]
+            return tap(site, "weights", dense) @ value[:, :, :length].to(dense.dtype)
         weights = dropout(weights, self.choice.dropout, noise, DROPOUT_SITE)
-        return (of_round * order.put_back(weights @ found)).sum(2)[:, :, :length]
+        found = (weights.to(dtype) @ order.beside(order.cut(value))) / sums
+        return (of_round * order.put_back(found)).sum(2)[:, :, :length]
+
+    def _among_all(
+        self, shared: Tensor, value: Tensor, view: View, noise: Noise | None, site: Site | None
+    ) -> Tensor:
+        """The same where all places are no more than those of the chunks: one softmax over all of
+        them, in which each counts as often as there are rounds in which it is seen."""
+        buckets = self._buckets(shared, noise)
+        if view.real is not None:
+            buckets = self._alone(buckets, ~view.real)
+        buckets = buckets.int()
+        turns = torch.argsort(torch.argsort(buckets, dim=-1, stable=True), dim=-1).int()
+        distance = turns[..., None] - turns[..., None, :]
+        far = _far(distance, self.choice.chunk, view.order == "causal")
+        seen = (buckets[..., None] == buckets[..., None, :]) & ~far
+        times = torch.arange(self.choice.rounds + 1, dtype=shared.dtype, device=shared.device)
+        itself = torch.eye(shared.shape[2], dtype=torch.bool, device=shared.device)
+        bias = torch.where(itself, ITSELF, torch.log(times)[seen.sum(2)])
+        query, key = shared.to(value.dtype), normalize(shared, dim=-1).to(value.dtype)
+        rate = self.choice.dropout
+        return attend(Call(query, key, value, View("all"), rate, noise, site, bias), "auto")
+
+    def _alone(self, buckets: Tensor, filled: Tensor) -> Tensor:
+        """Each place that holds nothing, of ``filled`` (B or 1, P), in a bucket of its own."""
+        own = self.choice.buckets + torch.arange(buckets.shape[-1], device=buckets.device)
+        return torch.where(filled[:, None, None], own, buckets)
 
     def _buckets(self, shared: Tensor, noise: Noise | None) -> Tensor:
         """The bucket of every place in every round, (B, H, R, P) int64."""
@@ -150,52 +189,55 @@ class HashingAttention(nn.Module):
         shape = (self.shape.heads, rounds, self.shape.head_width, buckets // 2)
         directions = gaussian(shape, noise, self.choice.seed, HASHING_SITE, shared)
         turned = shared.detach()[:, :, None] @ directions
-        return torch.cat((turned, -turned), dim=-1).argmax(-1)
+        nearest, farthest = turned.max(dim=-1), turned.min(dim=-1)
+        opposite = -farthest.values > nearest.values
+        return torch.where(opposite, buckets // 2 + farthest.indices, nearest.indices)
 
 
 class Order:
-    """Places in the order of their buckets: ``places`` (B, H, R, P), cut into chunks of ``chunk``.
+    """Places in the order of their ``buckets`` (B, H, R, P), cut into chunks of ``chunk`` places.
 
-    What has been cut is (B, H, R, C, m, ...).
+    What has been cut is (B, H, R, C, m, ...). Beside each chunk lies the one before it, and the one
+    after it unless all is ``causal``: (B, H, R, C, k m, ...), k 2 or 3.
     """
 
-    def __init__(self, places: Tensor, chunk: int) -> None:
-        self.places, self.chunk = places, chunk
+    def __init__(self, buckets: Tensor, chunk: int, causal: bool) -> None:
+        self.places = torch.argsort(buckets, dim=-1, stable=True)
+        self.turns = torch.argsort(self.places, dim=-1)
+        self.chunk, self.chunks_beside = chunk, 2 if causal else 3
+        bucket = self._by_chunk(buckets.gather(-1, self.places))[..., None]
+        # Within a bucket, distance in this order is how many of its places lie between.
+        turn = torch.arange(self.chunks_beside * chunk, device=buckets.device)
+        distance = turn[:chunk, None] + chunk - turn
+        self.itself = distance == 0
+        """(m, k m) bool: which of those beside a place is the place itself."""
+        self.hidden = _far(distance, chunk, causal) | (
+            bucket != _row(self.beside(bucket, nothing=-1))
+        )
+        """(B, H, R, C, m, k m) bool: which of those beside a place it does not see."""
 
     def cut(self, values: Tensor) -> Tensor:
         """Values (B, H, P, w), the same in all rounds."""
-        index = self.places[..., None].expand(*self.places.shape, values.shape[-1])
-        values = values[:, :, None].expand(-1, -1, self.places.shape[2], -1, -1)
-        return values.gather(3, index).unflatten(3, (-1, self.chunk))
+        found = Rearranged.apply(values[:, :, None], self.places, self.turns)
+        return found.unflatten(3, (-1, self.chunk))
 
     def put_back(self, values: Tensor) -> Tensor:
         """Values (B, H, R, C, m, w) in the order of the row, (B, H, R, P, w)."""
-        flat = values.flatten(3, 4)
-        index = torch.argsort(self.places, dim=-1)[..., None]
-        return flat.gather(3, index.expand(-1, -1, -1, -1, flat.shape[-1]))
+        return Rearranged.apply(values.flatten(3, 4), self.turns, self.places)
 
-    def hidden(self, buckets: Tensor, real: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
-        """Which of the places beside each are hidden, and which is the place itself; each
-        (B, H, R, C, m, 2 m or 3 m) bool."""
-        bucket = self._by_chunk(buckets.gather(-1, self.places))
-        is_real = real[:, None, None].expand(self.places.shape).gather(-1, self.places)
-        turn = self._by_chunk(torch.arange(self.places.shape[-1], device=real.device))
-        turn = turn.expand(bucket.shape)
-        # Beyond the ends stands nothing real. Within a bucket, distance in this order is how many
-        # places of the bucket lie between.
-        distance = turn[..., None] - _row(beside(turn[..., None], causal))
-        hidden = ~_row(beside(self._by_chunk(is_real)[..., None], causal))
-        hidden = hidden | (bucket[..., None] != _row(beside(bucket[..., None], causal)))
-        hidden = hidden | (distance.abs() > self.chunk)
-        itself = _row(beside(torch.ones_like(turn, dtype=torch.bool)[..., None], causal))
-        return (hidden | (distance < 0) if causal else hidden), itself & (distance == 0)
+    def beside(self, values: Tensor, nothing: float = 0.0) -> Tensor:
+        """Chunks (B, H, R, C, m, w) with those beside them, ``nothing`` beyond the ends."""
+        padded = pad(values, (0, 0, 0, 0, 1, self.chunks_beside - 2), value=nothing)
+        number = values.shape[3]
+        parts = [padded[:, :, :, n : n + number] for n in range(self.chunks_beside)]
+        return torch.cat(parts, dim=4)
 
-    def dense(self, weights: Tensor, of_round: Tensor, causal: bool) -> Tensor:
-        """The weights (B, H, R, C, m, 2 m or 3 m) of all rounds as one (B, H, P, P)."""
+    def dense(self, weights: Tensor, of_round: Tensor) -> Tensor:
+        """The weights (B, H, R, C, m, k m) of all rounds as one (B, H, P, P)."""
         share = self._by_chunk(of_round[..., 0].gather(-1, self.places))[..., None]
         number = self.places.shape[-1]
         own = self._by_chunk(self.places)[..., None]
-        index = (own * number + _row(beside(own, causal))).flatten(2)
+        index = (own * number + _row(self.beside(own))).flatten(2)
         flat = weights.new_zeros(*weights.shape[:2], number * number)
         flat = flat.scatter_add(2, index, (weights * share).flatten(2))
         return flat.unflatten(2, (number, number))
@@ -204,13 +246,36 @@ class Order:
         return values.unflatten(-1, (-1, self.chunk))
 
 
-def beside(values: Tensor, causal: bool) -> Tensor:
-    """Chunks (B, H, R, C, m, w) with the one before each, and the one after unless all is causal:
-    (B, H, R, C, 2 m or 3 m, w). Beyond the ends stand zeros."""
-    padded = pad(values, (0, 0, 0, 0, 1, 0 if causal else 1))
-    number = values.shape[3]
-    parts = [padded[:, :, :, first : first + number] for first in range(2 if causal else 3)]
-    return torch.cat(parts, dim=4)
+class Rearranged(torch.autograd.Function):
+    """Vectors (B, H, R or 1, P, w) in the order of ``places`` (B, H, R, P): (B, H, R, P, w).
+
+    The gradient of a gather adds up place by place; here it is a gather by ``turns``, the inverse.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, places: Tensor, turns: Tensor) -> Tensor:
+        ctx.save_for_backward(turns)
+        ctx.one_for_all = values.shape[2] == 1
+        return _taken(values, places)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        [turns] = ctx.saved_tensors
+        found = _taken(gradients[0], turns)
+        return (found.sum(2, keepdim=True) if ctx.one_for_all else found), None, None
+
+
+def _taken(values: Tensor, places: Tensor) -> Tensor:
+    batch, heads, own_rounds, number, width = values.shape
+    first = torch.arange(batch * heads * own_rounds, device=places.device) * number
+    index = places + first.view(batch, heads, own_rounds, 1)
+    flat = values.reshape(-1, width).index_select(0, index.flatten())
+    return flat.view(*places.shape, width)
+
+
+def _far(distance: Tensor, chunk: int, causal: bool) -> Tensor:
+    """Whether a place is not seen at so many places before a query, in the order of a bucket."""
+    return (distance < 0) | (distance > chunk) if causal else distance.abs() > chunk
 
 
 def _row(values: Tensor) -> Tensor:

@@ -100,8 +100,8 @@ class StandIns(nn.Module):
 
     def __init__(self, shape: HeadShape) -> None:
         super().__init__()
-        self.key = nn.Parameter(torch.empty(shape.heads * shape.head_width))
-        self.distance = nn.Parameter(torch.empty(shape.heads * shape.head_width))
+        self.key = nn.Parameter(torch.empty(shape.inner))
+        self.distance = nn.Parameter(torch.empty(shape.inner))
 
 
 class XlTerm(Term):
@@ -109,7 +109,7 @@ class XlTerm(Term):
 
     def __init__(self, shape: HeadShape, untied: bool, segments: bool) -> None:
         super().__init__(shape)
-        self.projection = nn.Linear(shape.width, shape.heads * shape.head_width, bias=False)
+        self.projection = nn.Linear(shape.width, shape.inner, bias=False)
         self.stand_ins = StandIns(shape) if untied else None
         self.segments = Segments(shape) if segments else None
 
@@ -137,8 +137,8 @@ class Segments(nn.Module):
     def __init__(self, shape: HeadShape) -> None:
         super().__init__()
         self.shape = shape
-        self.table = table(2, shape.heads * shape.head_width)
-        self.segment = nn.Parameter(torch.empty(shape.heads * shape.head_width))
+        self.table = table(2, shape.inner)
+        self.segment = nn.Parameter(torch.empty(shape.inner))
 
     def forward(self, query: Tensor, same: Tensor) -> Tensor:
         """query (B, H, Lq, d) and same (B or 1, Lq, Lk) to (B, H, Lq, Lk)."""

@@ -164,7 +164,7 @@ class SameDocument(Visibility):
 class _Several(Visibility):
     """Several rules as one."""
 
-    rules: tuple[Visibility, ...]
+    rules: tuple[Visibility, ...] = Field(min_length=1)
 
     def wide(self, places: Coordinates) -> Tensor | None:
         found = [w for w in (rule.wide(places) for rule in self.rules) if w is not None]

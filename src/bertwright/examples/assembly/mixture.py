@@ -36,14 +36,16 @@ class Mixture(Assembly):
     alike). ``alpha`` reads the languages of each part apart, and pairs of languages where its rows
     are translations, by their shares of its rows raised to ``alpha`` (Lample and Conneau 2019,
     section 3.1, who count sentences): 1 reads everything equally often, less reads small languages
-    more often. A language without text for a single row is left out. ``alike``: all rows of a step
-    are of one part and language, as in XLM; else each row is drawn by itself, as in XLM-R.
+    more often. A language without text for a single row is left out; ``languages`` names those that
+    are read where it is not all. ``alike``: all rows of a step are of one part and language, as in
+    XLM; else each row is drawn by itself, as in XLM-R.
     """
 
     kind: Literal["mixture"] = "mixture"
     parts: dict[str, Assembly] = Field(min_length=1)
     shares: dict[str, float] = Field(default_factory=dict[str, float])
     alpha: float | None = Field(default=None, ge=0.0, le=1.0)
+    languages: tuple[str, ...] = ()
     alike: bool = False
 
     @field_validator("parts")
@@ -66,6 +68,8 @@ class Mixture(Assembly):
             self.shares.keys() != self.parts.keys() or min(self.shares.values()) <= 0
         ):
             raise ValueError(f"shares needs a positive number for each of: {', '.join(self.parts)}")
+        if self.languages and self.alpha is None:
+            raise ValueError("languages needs alpha, by which they are read apart (1: as they are)")
         return self
 
     @property
@@ -108,10 +112,16 @@ class Mixture(Assembly):
                 "assembly.alpha reads languages apart, and the data do not say them: prepare them "
                 "with en=FILE or --language-column"
             )
+        unknown = set(self.languages).difference(split.language_names)
+        if unknown:
+            raise UserError(
+                f"assembly.languages: the data have no {min(unknown)}, but "
+                f"{', '.join(sorted(split.language_names))}"
+            )
         planned: dict[str, RowSource] = {}
         refused: UserError | None = None
         apart = translations_apart if "translations" in part.needs else languages_apart
-        for own in apart(split):
+        for own in apart(split, self.languages):
             try:
                 planned[own.name] = part.plan(own, specials, seed)
             except UserError as error:
@@ -203,10 +213,9 @@ def _quotas(shares: NDArray[np.float64], size: int) -> NDArray[np.int64]:
     wanted = size * shares / shares.sum()
     quotas = np.maximum(np.floor(wanted + 1e-9).astype(np.int64), 1)
     left = size - int(quotas.sum())
-    if left < 0:
-        quotas[quotas.argmax()] += left
-    else:
-        quotas[np.argsort(quotas - wanted, kind="stable")[:left]] += 1
+    for _ in range(left, 0):
+        quotas[quotas.argmax()] -= 1
+    quotas[np.argsort(quotas - wanted, kind="stable")[: max(left, 0)]] += 1
     return quotas
 
 

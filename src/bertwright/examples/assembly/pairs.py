@@ -11,6 +11,7 @@ are drawn anew in every epoch, another epoch uses it. And a sentence longer than
 parts that count as sentences, so nothing of it is lost.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -53,10 +54,9 @@ class Pair(Assembly):
     def relations(self) -> frozenset[Relation]:
         return frozenset(self.second)
 
-    @property
-    def room(self) -> int:
-        """Places for the pieces of both texts."""
-        return self.length - 2 - self.separators
+    def layout(self, split: "Split", specials: "Specials") -> PairLayout:
+        """How its texts lie in a row."""
+        return PairLayout(split, specials, self.length, self.separators)
 
 
 class SegmentPair(Pair):
@@ -69,13 +69,15 @@ class SegmentPair(Pair):
     short: float = Field(default=0.1, ge=0.0, le=1.0)
 
     def plan(self, split: "Split", specials: "Specials", seed: int) -> RowSource:
-        units = whole_sentences(split, self.room)
+        layout = self.layout(split, specials)
+        units = whole_sentences(split, layout.room)
         of, unit = key(seed, "assembly", self.kind), np.arange(len(units.starts))
         is_short = uniform(key(of, "short"), unit) < self.short
-        target = np.where(is_short, 2 + integers(key(of, "length"), self.room - 1, unit), self.room)
+        shorter = 2 + integers(key(of, "length"), layout.room - 1, unit)
+        target = np.where(is_short, shorter, layout.room)
         reached = np.searchsorted(units.stops, units.starts + target) + 1
         first = chain(np.minimum(reached, units.after_document()))
-        return _PairRows(self, split, specials, units, np.append(first, len(unit)), target, of)
+        return _PairRows(layout, self.second, units, np.append(first, len(unit)), target, of)
 
 
 class SentencePair(Pair):
@@ -84,20 +86,20 @@ class SentencePair(Pair):
     kind: Literal["sentence-pair"] = "sentence-pair"
 
     def plan(self, split: "Split", specials: "Specials", seed: int) -> RowSource:
-        units = whole_sentences(split, self.room)
+        layout = self.layout(split, specials)
+        units = whole_sentences(split, layout.room)
         of, unit = key(seed, "assembly", self.kind), np.arange(len(units.starts))
         first = chain(np.minimum(unit + 2, units.after_document()))
         target = np.zeros_like(unit)  # a random B is one sentence, too
-        return _PairRows(self, split, specials, units, np.append(first, len(unit)), target, of)
+        return _PairRows(layout, self.second, units, np.append(first, len(unit)), target, of)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _PairRows:
     """``chunks`` (C + 1,): the unit at which each begins; ``target`` (U,): pieces to fill."""
 
-    assembly: Pair
-    split: "Split"
-    specials: "Specials"
+    layout: PairLayout
+    second: Mapping[Relation, float]
     units: Units
     chunks: NDArray[np.int64]
     target: NDArray[np.int64]
@@ -108,11 +110,9 @@ class _PairRows:
         return len(self.chunks) - 1
 
     def rows(self, index: NDArray[np.int64], epoch: Counters) -> Rows:
-        assembly = self.assembly
         a, b, relation = self._draw(index, epoch)
         a, b = self._truncate(a, b, index, epoch)
-        layout = PairLayout(self.split, self.specials, assembly.length, assembly.separators)
-        return layout.rows(a, b, relation)
+        return self.layout.rows(a, b, relation)
 
     def _draw(
         self, index: NDArray[np.int64], epoch: Counters
@@ -144,9 +144,8 @@ class _PairRows:
 
     def _relation(self, index: NDArray[np.int64], epoch: Counters) -> NDArray[np.int64]:
         """Which of ``RELATIONS`` is drawn for each row."""
-        second = self.assembly.second
-        numbers = np.array([n for n, name in enumerate(RELATIONS) if second.get(name)])
-        shares = np.array([second[RELATIONS[n]] for n in numbers.tolist()])
+        numbers = np.array([n for n, name in enumerate(RELATIONS) if self.second.get(name)])
+        shares = np.array([self.second[RELATIONS[n]] for n in numbers.tolist()])
         drawn = 1.0 - uniform(key(self.of, "relation"), epoch, index)
         return numbers[np.searchsorted(np.cumsum(shares)[:-1], drawn, side="left")]
 
@@ -158,7 +157,7 @@ class _PairRows:
         epoch: Counters,
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """First and last unit of a text from another document, filled to a wanted length."""
-        num_documents = self.split.num_documents
+        num_documents = self.layout.split.num_documents
         step = 1 + integers(key(self.of, "document"), max(num_documents - 1, 1), epoch, index)
         document = (self.units.document[unit] + step) % num_documents
         begin = np.searchsorted(self.units.document, document)
@@ -195,7 +194,7 @@ class _PairRows:
         self, a: Texts, b: Texts, index: NDArray[np.int64], epoch: Counters
     ) -> tuple[Texts, Texts]:
         """Cut the texts until both fit, at either end piece by piece."""
-        num_a, num_b = fitted(a.count, b.count, self.assembly.room)
+        num_a, num_b = fitted(a.count, b.count, self.layout.room)
         front_a = _heads(a.count - num_a, key(self.of, "front of A"), epoch, index)
         front_b = _heads(b.count - num_b, key(self.of, "front of B"), epoch, index)
         return Texts(a.start + front_a, num_a), Texts(b.start + front_b, num_b)

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from bertwright.axes import Choice
 from bertwright.examples.coordinates import Need, Rows
@@ -55,6 +55,15 @@ class Selection(Choice):
 
     needs: ClassVar[frozenset[Need]] = frozenset()
     """What it reads that not every data set has."""
+
+    @field_validator("rate")
+    @classmethod
+    def _is_a_share(cls, rate: Value) -> Value:
+        lowest, highest = rate.extremes()
+        if lowest < 0.0 or highest > 1.0:
+            wrong = lowest if lowest < 0.0 else highest
+            raise ValueError(f"is a share of the places, from 0 to 1, not {wrong:g}")
+        return rate
 
     @property
     def highest_rate(self) -> float:

@@ -70,7 +70,7 @@ class Albert(Bert):
             ("first",),
             (("head.enter.dense", ("albert.pooler",)), ("head.out", ("classifier",))),
         ),
-        WORDS: Classifier(("plain",), ("words",), (("head.out", ("classifier",)),)),
+        WORDS: Bert.classifiers[WORDS],
     }
     decoder: ClassVar[str] = "predictions.decoder"
     output_bias: ClassVar[str | None] = "predictions.bias"

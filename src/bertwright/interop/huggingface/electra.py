@@ -46,9 +46,7 @@ class Electra(Bert):
         ("heads.replaced-token.dense", ("discriminator_predictions.dense",)),
         ("heads.replaced-token.out", ("discriminator_predictions.dense_prediction",)),
     )
-    classifiers: ClassVar[dict[str, Classifier]] = {
-        WORDS: Classifier(("plain",), ("words",), (("head.out", ("classifier",)),)),
-    }
+    classifiers: ClassVar[dict[str, Classifier]] = {WORDS: Bert.classifiers[WORDS]}
     decoder: ClassVar[str] = "generator_lm_head"
     output_bias: ClassVar[str | None] = "generator_lm_head.bias"
     keys: ClassVar[tuple[Key, ...]] = (

@@ -81,7 +81,7 @@ class MobileBert(Bert):
             ("first",),
             (("head.enter.dense", ("mobilebert.pooler.dense",)), ("head.out", ("classifier",))),
         ),
-        WORDS: Classifier(("plain",), ("words",), (("head.out", ("classifier",)),)),
+        WORDS: Bert.classifiers[WORDS],
     }
     tie: ClassVar[Key] = Key("tie_word_embeddings", "output.kind", True, {True: "extended"})
     keys: ClassVar[tuple[Key, ...]] = (

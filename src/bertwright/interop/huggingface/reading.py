@@ -18,7 +18,7 @@ from bertwright.interop.huggingface.purposes import (
     WORDS,
 )
 from bertwright.interop.huggingface.renaming import Tensors, to_ours
-from bertwright.interop.huggingface.tokenizer_files import lowercases, read_tokenizer
+from bertwright.interop.huggingface.tokenizer_files import read_tokenizer
 from bertwright.interop.huggingface.weights import read_weights, settled
 from bertwright.model import Model
 from bertwright.model.folder import fill, filled
@@ -205,7 +205,7 @@ def _recipe(
             "tokenizer": {
                 "kind": tokenizer.kind,
                 "size": tokenizer.size,
-                "lowercase": lowercases(tokenizer),
+                "lowercase": tokenizer.lowercase,
             }
         },
         **settings,

@@ -62,21 +62,6 @@ def write_tokenizer(folder: Path, tokenizer: Tokenizer, segments: bool, longest:
         (folder / VOCABULARY).write_text(lines, encoding="utf-8")
 
 
-def lowercases(tokenizer: Tokenizer) -> bool:
-    """Whether a tokenizer reads capitals as small letters."""
-    return _holds_lowercase(tokenizer.settings["normalizer"])
-
-
-def _holds_lowercase(part: Any) -> bool:
-    if not isinstance(part, dict):
-        return False
-    return (
-        part.get("type") == "Lowercase"
-        or bool(part.get("lowercase"))
-        or any(map(_holds_lowercase, part.get("normalizers", [])))
-    )
-
-
 def _bert_class(settings: dict[str, Any], segments: bool) -> dict[str, Any]:
     """How ``BertTokenizer`` is configured to do the same, or nothing where it cannot.
 

@@ -16,7 +16,7 @@ from bertwright.interop.huggingface.family import Family
 from bertwright.interop.huggingface.purposes import CAUSAL, DECODED, Net
 from bertwright.model import Model
 from bertwright.model.reading import ReadBatch, read_batches
-from bertwright.objectives.sentence_relation import PairHead
+from bertwright.objectives.class_question import PairHead
 from bertwright.tasks.task_model import TaskModel
 from bertwright.text.tokenizers import Tokenizer
 

@@ -5,7 +5,6 @@ does, and it takes a moment at any size.
 """
 
 from collections.abc import Sequence
-from dataclasses import fields
 
 import numpy as np
 import torch
@@ -79,10 +78,8 @@ def influence(
 
 def _some(batch: Batch, rows: NDArray[np.int64]) -> Batch:
     """Some rows of a batch, without questions."""
-    own = batch.coordinates
-    names = (field.name for field in fields(own))
-    arrays = {name: getattr(own, name) for name in names}
-    kept = Coordinates(**{n: None if a is None else a[rows] for n, a in arrays.items()})
+    present = batch.coordinates.present()
+    kept = Coordinates(**{name: values[rows] for name, values in present.items()})
     return Batch(batch.pieces[rows], kept, {}, 0)
 
 
