@@ -63,7 +63,7 @@ def written_out(
                     keys = torch.stack(
                         [shared[row, head, j] / shared[row, head, j].norm() for j in seen]
                     )
-                    scores = keys @ query / 6**0.5
+                    scores = keys @ query
                     scores = torch.where(torch.tensor(seen) == i, -1e5, scores)
                     sums.append(torch.logsumexp(scores, 0))
                     states.append(torch.softmax(scores, 0) @ value[row, head, seen])
@@ -94,7 +94,7 @@ def test_one_bucket_is_attention_with_shared_queries_and_keys(causal) -> None:
     mixer = built(buckets=1, chunk=LENGTH, rounds=2)
     x = drawn(2, LENGTH, WIDTH)
     shared, value = parts(mixer, x)
-    scores = shared @ torch.nn.functional.normalize(shared, dim=-1).transpose(-1, -2) / 6**0.5
+    scores = shared @ torch.nn.functional.normalize(shared, dim=-1).transpose(-1, -2)
     scores = scores.masked_fill(torch.eye(LENGTH, dtype=torch.bool), -1e5)
     if causal:
         later = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)

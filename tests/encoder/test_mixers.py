@@ -5,17 +5,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bertwright.encoder.mixers import FixedPatterns
+from bertwright.encoder.mixers import FixedPatterns, RandomFeatures
 from bertwright.encoder.mixers.fixed import PATTERNS, pattern_weights
 from bertwright.encoder.mixers.random_features import (
     causal_sums,
     features,
     orthogonal_features,
+    relu_features,
 )
 from bertwright.encoder.norms import LayerNormChoice
 from bertwright.encoder.positions import NoPositions
 from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.visibility import View
+from bertwright.recipes import Recipe
 
 
 def drawn(*shape: int) -> Tensor:
@@ -51,6 +53,18 @@ def test_sums_by_chunk_are_the_weights_written_out() -> None:
     torch.testing.assert_close(causal_sums(asking, asked, value), expected)
 
 
+def test_a_kernel_of_rectified_features() -> None:
+    choice = RandomFeatures(head_width=8, features=32, function="relu")
+    mixer = choice.build(16, NoPositions(), LayerNormChoice()).double()
+    x = drawn(2, 6, 16)
+    query, key, value = mixer.projection(x).view(2, 6, 3, 2, 8).permute(2, 0, 3, 1, 4).unbind(0)
+    rows = orthogonal_features(32, 8, seed=0).double()
+    weights = relu_features(query, rows) @ relu_features(key, rows).transpose(-1, -2)
+    context = weights / weights.sum(-1, keepdim=True) @ value
+    expected = mixer.output(context.transpose(1, 2).reshape(2, 6, 16))
+    torch.testing.assert_close(mixer(x, Surroundings(View("all", order="all"))), expected)
+
+
 def test_orthogonal_groups_are_orthogonal_and_as_long_as_gaussian_rows() -> None:
     rows = orthogonal_features(4096, 16, seed=0)
     group = F.normalize(rows[16:32])
@@ -72,6 +86,13 @@ def test_patterns_by_hand() -> None:
         "start": [125, 64, 27, 8, 1, 0],
         "end": [1, 8, 27, 64, 125, 0],
     }
+
+
+@pytest.mark.parametrize("size", ["tiny", "mini", "base"])
+def test_one_head_of_the_published_eight_is_learned(size: str) -> None:
+    encoder = Recipe.load(f"fixed-patterns-{size}").encoder
+    mixer = encoder.mixer.build(encoder.width, NoPositions(), LayerNormChoice())
+    assert mixer.shape.heads - len(mixer.patterns) == 1
 
 
 def test_a_fixed_head_is_the_weighted_mean_of_its_values() -> None:

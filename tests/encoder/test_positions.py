@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from transformers.models.t5.modeling_t5 import T5Attention
 
+from bertwright.encoder.initialisation import FanIn, initialise
 from bertwright.encoder.kernels.shift import by_place
 from bertwright.encoder.positions import (
     Alibi,
@@ -150,3 +151,9 @@ def test_pieces_and_distances_meet_in_both_directions() -> None:
     found = own(query, key, relation, fused)
     torch.testing.assert_close(found, by_hand(term), atol=1e-9, rtol=1e-9)
     assert own.scale == pytest.approx(12**-0.5)
+
+
+def test_a_table_of_buckets_starts_by_the_width_of_the_model() -> None:
+    bucketed = Bucketed(buckets=512).build(64, HeadShape(heads=8, head_width=8, width=64))
+    initialise(bucketed, FanIn(gain=1.0, table=1.0), seed=0)
+    assert float(bucketed.table.std()) == pytest.approx(1 / 8, rel=0.05)

@@ -150,7 +150,7 @@ def test_a_fragment_is_one_run_of_half_of_the_text_at_its_own_positions(text, se
         position = of_row(question.beside["position"], number, len(rows.pieces))[real]
         target = of_row(question.target, number, len(rows.pieces))[real]
         num_text = int((~rows.special[number]).sum())
-        assert len(target) == max(1, np.rint(0.5 * num_text))
+        assert len(target) == min(num_text, max(5, np.rint(0.5 * num_text)))
         assert np.array_equal(target, np.arange(target[0], target[0] + len(target)))
         assert np.array_equal(rows.pieces[number][position], target)
         assert (shown.pieces[number][position] == MASK).all()
@@ -162,7 +162,7 @@ def test_a_fragment_of_one_piece_is_masked_modelling_and_one_of_all_is_a_languag
     hidden = Replace(mask=1.0, random=0.0, keep=0.0)
     number, text = len(rows.pieces), ~rows.special
 
-    shown, question = asked(Fragment(rate=0.001, corruption=hidden), rows)
+    shown, question = asked(Fragment(rate=0.001, least=1, corruption=hidden), rows)
     assert (question.weight.reshape(number, -1).sum(axis=1) == 1).all()
     assert (shown.pieces.ravel()[question.where] == MASK).all()
     assert np.array_equal(question.target, rows.pieces.ravel()[question.where])
@@ -176,6 +176,17 @@ def test_a_fragment_of_one_piece_is_masked_modelling_and_one_of_all_is_a_languag
         given = of_row(question.beside["given"], row, number)[real]
         assert np.array_equal(target, rows.pieces[row][text[row]])
         assert given.tolist() == [MASK, *target[:-1].tolist()]
+
+
+@pytest.mark.parametrize(
+    ("noising", "rate"), [(Sentinels(), 0.15), (Infilling(), 0.3), (Fragment(), 0.5)]
+)
+def test_a_question_says_how_much_was_hidden(noising: Noising, rate: float):
+    rows = long_rows()
+    _, question = asked(noising, rows)
+    hidden, places = question.hidden
+    assert places == rows.real.sum()
+    assert hidden / places == pytest.approx(rate, abs=0.02)
 
 
 def test_too_few_sentinels_are_an_error_that_says_so():

@@ -8,6 +8,8 @@ import ray
 from ray.cluster_utils import Cluster
 from small_study import small_study
 
+from bertwright.errors import UserError
+from bertwright.recipes.loading import import_plugin
 from bertwright.studies import running
 from bertwright.studies.corpora import Grammar
 from bertwright.studies.report import RESULT, TABLE, lines, write_report
@@ -53,6 +55,20 @@ def test_two_at_once_find_the_same(tmp_path: Path, data: Path, found: Found) -> 
     assert run_study(small_study(), tmp_path, data=data, processes=2) == found
 
 
+def test_a_plugin_goes_where_the_runs_go(tmp_path: Path, data: Path) -> None:
+    (tmp_path / "softer.py").write_text(
+        "from typing import ClassVar, Literal\n"
+        "from bertwright.encoder.feed_forward import FeedForward\n"
+        "class Softer(FeedForward):\n"
+        "    kind: Literal['test-softer'] = 'test-softer'\n"
+        "    activation: ClassVar = 'silu'\n"
+    )
+    import_plugin(tmp_path / "softer.py")
+    softer = {"encoder": {"feed_forward": {"kind": "test-softer"}}}
+    study = small_study(arms={"one": {"changes": softer}}, seeds=1)
+    assert set(run_study(study, tmp_path / "out", data=data, processes=2)) == {"one", "other"}
+
+
 def test_a_stopped_run_goes_on(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = small_study(changes={"checkpoint_every": 1}, seeds=1)
     whole = run_study(study, tmp_path / "whole", data=data)
@@ -95,6 +111,8 @@ def test_time_is_not_shared(tmp_path: Path, data: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(running, "ProcessPoolExecutor", no_pool)
     timed = small_study(equal={"steps": None, "time": "1s"}, seeds=1)
     assert set(run_study(timed, tmp_path, data=data, processes=2)) == {"one", "other"}
+    with pytest.raises(UserError, match="leave out --on"):
+        run_study(timed, tmp_path, data=data, on="ray")
 
 
 def test_the_report_says_what_was_found(folder: Path, found: Found) -> None:

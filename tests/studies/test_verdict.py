@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from small_study import small_study
 
 from bertwright.errors import UserError
-from bertwright.studies.verdict import overall, verdicts
+from bertwright.studies.verdict import overall, verdicts, which_is_better
 
 
 def judge(one: list[float], other: list[float], **expected: object) -> str:
@@ -80,3 +80,12 @@ def test_a_figure_that_there_is_not() -> None:
     found = {name: {0: {"held-out.masked_loss": 1.0}} for name in ("one", "other")}
     with pytest.raises(UserError, match="did you mean 'held-out"):
         verdicts(study, found)
+
+
+def test_of_two_arms_that_is_better_which_names_text_better() -> None:
+    figures = {"held-out.masked_loss": 1.0, "held-out.bits_per_byte": 2.0}
+    [expected] = which_is_better({"one": {0: figures}, "other": {0: figures}})
+    assert str(expected) == "held-out.bits_per_byte: one below other"
+    [expected] = which_is_better({"one": {0: figures}, "other": {0: {"held-out.masked_loss": 1.0}}})
+    assert str(expected) == "held-out.masked_loss: one below other"
+    assert which_is_better({"one": {0: figures}, "other": {0: {"held-out.causal_loss": 1.0}}}) == ()

@@ -12,6 +12,11 @@ def spelled(maker: RowMaker, pieces: list[int]) -> str:
     return " ".join(maker.tokenizer.piece(piece) for piece in pieces)
 
 
+def test_relations_of_segments_are_told_of_them(wordpiece) -> None:
+    (row,) = RowMaker.of(toy("xlnet"), wordpiece, 16).rows([Example("the red bird", "the tree")])
+    assert row.segments == [0, 0, 0, 0, 0, 1, 1, 1]
+
+
 def test_pairs_of_bert_have_one_separator_and_segments(wordpiece) -> None:
     maker = RowMaker.of(toy("bert"), wordpiece, 16)
     row, single = maker.rows([Example("the red bird", "the tree"), Example("the tree")])

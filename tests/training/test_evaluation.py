@@ -62,6 +62,16 @@ def test_a_model_of_frequencies_pays_the_unigram_entropy(data: Data) -> None:
     assert figures["unigram_entropy"] < math.log(data.tokenizer.size)
 
 
+def test_no_question_reads_a_text_that_another_has_shuffled(data: Data) -> None:
+    changes = ("encoder.positions.size=64", "phases=[{}]")
+    both = Model.build(small("structbert", *changes), data.tokenizer.size)
+    undisturbed = {n: o for n, o in both.recipe.objectives.items() if n != "word-order"}
+    alone = both.recipe.model_copy(update={"objectives": undisturbed})
+    found, expected = evaluate(both, data), evaluate(both, data, recipe=alone)
+    assert {name: found[name] for name in expected} == expected
+    assert set(found) - set(expected) == {"word_order_loss", "word_order_accuracy"}
+
+
 def test_questions_do_not_depend_on_the_seed_nor_on_what_is_trained_with(data: Data) -> None:
     plain = held_out(small(), 2, data, 1000)
     other = held_out(

@@ -117,7 +117,13 @@ def test_metrics_say_how_much_was_hidden(data: Data, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("system", "hiding"),
-    [("electra", ["generated"]), ("xlnet", ["permutation"]), ("spanbert", ["masked"]), ("gpt", [])],
+    [
+        ("electra", ["generated"]),
+        ("xlnet", ["permutation"]),
+        ("spanbert", ["masked"]),
+        ("t5", ["denoising"]),
+        ("gpt", []),
+    ],
 )
 def test_what_hides_is_known(system: str, hiding: list[str]) -> None:
     assert [name for name, o in toy(system).objectives.items() if o.hides] == hiding

@@ -9,6 +9,7 @@ from bertwright.cli.output import AsJson, report, say
 from bertwright.cli.recipes import Plugin
 
 if TYPE_CHECKING:
+    from bertwright.studies.running import Found
     from bertwright.studies.study import Study
 
 app = typer.Typer(help="Run, list and show studies: arms at equal cost, with a verdict.")
@@ -45,13 +46,13 @@ def show(name: str) -> None:
 
 @app.command()
 def run(
-    output: Annotated[
-        Path, typer.Option("-o", "--output", help="A folder for runs and results; may be shared.")
-    ],
     names: Annotated[
         list[str] | None,
         typer.Argument(metavar="STUDY ...", help="By name, or YAML files of your own; none: all."),
     ] = None,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="A folder for runs and results; may be shared.")
+    ] = Path("studies"),
     seeds: Annotated[int | None, typer.Option(min=1, help="In the place of the study's.")] = None,
     budget: Annotated[
         str | None,
@@ -86,7 +87,10 @@ def run(
         changes["corpus"] = Files(paths=tuple(text))
     named = [Study.load(name) for name in names] if names else all_studies()
     studies = [study.model_copy(update=changes) for study in named]
-    results = {study.name: _run(study, output, None, processes, on, as_json) for study in studies}
+    results: dict[str, dict[str, Any]] = {}
+    for study in studies:
+        found = _found(study, output, None, processes, on)
+        results[study.name] = _reported(study, found, output, as_json)
     if document is not None:
         for result in results.values():
             write_result(result, document)
@@ -109,7 +113,9 @@ def compare(
     first: Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe by name or file.")],
     second: Annotated[str, typer.Argument(metavar="RECIPE", help="Another one.")],
     data: Annotated[Path, typer.Option(help="A folder that prepare wrote.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="A folder for runs and results.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="A folder for runs and results.")
+    ] = Path("comparison"),
     budget: Annotated[str, typer.Option(help="Time for each run: 90s, 10m, 1h.")] = "10m",
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions, paired.")] = 3,
     changes: Annotated[
@@ -122,40 +128,43 @@ def compare(
     """Train two recipes on your text for the same time, and say which is better."""
     from bertwright.recipes.loading import changed, import_plugin
     from bertwright.studies.study import Arm, Equal, Study
+    from bertwright.studies.verdict import which_is_better
 
     if plugin is not None:
         import_plugin(plugin)
     study = Study(
         name=f"{Path(first).stem} and {Path(second).stem}",
-        question="Which of the two is better?",
+        question=f"Is {first} better than {second}?",
         arms={first: Arm(recipe=first), second: Arm(recipe=second)},
         changes=changed({}, changes or []),
         equal=Equal(time=budget),
         seeds=seeds,
     )
-    result = _run(study, output, data, 1, None, as_json)
+    found = _found(study, output, data, 1, None)
+    study = study.model_copy(update={"expected": which_is_better(found)})
+    result = _reported(study, found, output, as_json)
     if as_json:
         report(result, as_json)
 
 
-def _run(
-    study: "Study",
-    output: Path,
-    data: Path | None,
-    processes: int,
-    on: str | None,
-    quiet: bool,
-) -> dict[str, Any]:
-    """Run a study and write its report; prints it unless ``quiet``."""
-    from bertwright.studies.report import lines, write_report
+def _found(
+    study: "Study", output: Path, data: Path | None, processes: int, on: str | None
+) -> "Found":
+    """Run a study."""
     from bertwright.studies.running import run_study
     from bertwright.training.interruption import Interrupted
 
     try:
-        found = run_study(study, output, data=data, processes=processes, on=on, say=say)
+        return run_study(study, output, data=data, processes=processes, on=on, say=say)
     except Interrupted as interrupted:
         say(f"bertwright: {interrupted}; the same command goes on")
         raise typer.Exit(interrupted.exit_code) from None
+
+
+def _reported(study: "Study", found: "Found", output: Path, quiet: bool) -> dict[str, Any]:
+    """Write the report of a study; prints it unless ``quiet``."""
+    from bertwright.studies.report import lines, write_report
+
     result = write_report(study, found, output / study.name)
     if not quiet:
         typer.echo("\n".join(["", *lines(result)]))

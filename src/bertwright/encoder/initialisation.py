@@ -51,7 +51,7 @@ class WidthAware(Initialisation):
     residual_scale: float = 1.0
 
     def deviation(self, weight: Tensor, role: Role, num_residual: int) -> float:
-        scale = weight.shape[-1] ** -0.5
+        scale = _fan_in(weight, role) ** -0.5
         if role.kind == "table":
             return scale * self.table_scale
         return scale * (self.residual_scale * num_residual**-0.5 if role.residual else 1.0)
@@ -66,7 +66,7 @@ class Small(Initialisation):
     cut: float | None = 2.0
 
     def deviation(self, weight: Tensor, role: Role, num_residual: int) -> float:
-        width = weight.shape[0] if role.residual else weight.shape[-1]
+        width = weight.shape[0] if role.residual else _fan_in(weight, role)
         variance = 2 / (5 * width)
         if role.depth is not None and (role.sublayer or "").startswith("feed_forward"):
             variance /= 2 * (1 + role.depth)
@@ -82,10 +82,14 @@ class FanIn(Initialisation):
     table: float | None = Field(default=None, gt=0.0)
 
     def deviation(self, weight: Tensor, role: Role, num_residual: int) -> float:
-        width = weight.shape[-1]
-        if role.kind == "table":
+        width = _fan_in(weight, role)
+        if role.kind == "table" and role.fan_in is None:
             return width**-0.5 if self.table is None else self.table
         return self.gain * width**-0.5
+
+
+def _fan_in(weight: Tensor, role: Role) -> int:
+    return weight.shape[-1] if role.fan_in is None else role.fan_in
 
 
 @torch.no_grad()

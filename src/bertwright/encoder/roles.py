@@ -17,7 +17,7 @@ class Role:
     residual stream; ``depth`` is the index of the block, -1 before the blocks, None behind them;
     ``sublayer`` the name of the sublayer, None outside of them. A gate starts as 1, a mixture as
     the last of what it mixes. ``first_part`` is how large the first of the parts begins beside the
-    others.
+    others; ``fan_in`` the width of the states it acts on, where its own shape does not tell.
     """
 
     kind: Kind
@@ -26,6 +26,7 @@ class Role:
     depth: int | None = None
     sublayer: str | None = None
     first_part: float = 1.0
+    fan_in: int | None = None
 
 
 FIRST = -1

@@ -30,9 +30,17 @@ class Batch:
     first_row: int = 0
     continues: bool = False
 
+    def hidden(self, name: str) -> tuple[float, float]:
+        """How many real places a question hides, and of how many."""
+        question = self.questions[name]
+        if question.hidden is not None:
+            return question.hidden
+        return float(question.weight.sum()), float(self.num_tokens)
+
     def achieved_rate(self, name: str) -> float:
-        """The share of real places that a question asks about."""
-        return float(self.questions[name].weight.sum()) / max(self.num_tokens, 1)
+        """The share of real places that a question hides."""
+        number, places = self.hidden(name)
+        return number / max(places, 1.0)
 
 
 class Ask(Protocol):

@@ -25,12 +25,14 @@ class Question:
     - ``target``: (M,) int64, the right answers
     - ``weight``: (M,) float32, 0 for fillers, which only keep M what it is
     - ``beside``: what else the answer depends on, by name: (M,) int64 each
+    - ``hidden``: how many places were hidden, and of how many, where those are not the M
     """
 
     where: NDArray[np.int64]
     target: NDArray[np.int64]
     weight: NDArray[np.float32]
     beside: Mapping[str, NDArray[np.int64]] = field(default_factory=dict[str, NDArray[np.int64]])
+    hidden: tuple[int, int] | None = None
 
 
 def hide(

@@ -26,6 +26,7 @@ class Denoising(Objective):
 
     names_pieces: ClassVar[bool] = True
     decodes: ClassVar[bool] = True
+    hides: ClassVar[bool] = True
 
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         draw = asking.draw.named("denoising")

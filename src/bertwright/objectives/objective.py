@@ -158,6 +158,9 @@ class Objective(Choice):
     """Whether the encoder does not see the pieces that are asked for, or not where they stood: what
     share of the text that is gets reported."""
 
+    disturbs: ClassVar[bool] = False
+    """Whether the encoder sees all of a text worse for it: held-out text is asked it by itself."""
+
     rewrites: ClassVar[bool] = False
     """Whether its own module is asked before the encoder, and changes what that sees."""
 

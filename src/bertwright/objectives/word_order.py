@@ -28,6 +28,7 @@ class WordOrder(Objective):
 
     names_pieces: ClassVar[bool] = True
     hides: ClassVar[bool] = True
+    disturbs: ClassVar[bool] = True
 
     def misplaced(
         self, before: Mapping[str, Objective], behind: Mapping[str, Objective]

@@ -90,10 +90,16 @@ def changed(stated: Mapped, changes: Iterable[Change]) -> Mapped:
     return stated
 
 
+_plugins: dict[Path, None] = {}
+
+
 def import_plugin(path: Path) -> None:
-    """Run a user's file, so that the choices it defines are known."""
+    """Run a user's file, once, so that the choices it defines are known."""
     if not path.is_file():
         raise UserError(f"--plugin {path}: there is no such file")
+    path = path.resolve()
+    if path in _plugins:
+        return
     spec = util.spec_from_file_location(f"bertwright_plugin_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
@@ -101,6 +107,12 @@ def import_plugin(path: Path) -> None:
     # A class that nobody holds is forgotten, and its kind with it.
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
+    _plugins[path] = None
+
+
+def imported_plugins() -> tuple[Path, ...]:
+    """The files that were, in their order: what another process must import as well."""
+    return tuple(_plugins)
 
 
 def _parsed(override: str) -> Mapped:

@@ -7,6 +7,7 @@ interrupted goes on where it was.
 
 import json
 import os
+import pickle
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -23,6 +24,7 @@ from bertwright.files import write_text
 from bertwright.machine import num_cores
 from bertwright.model.folder import TRAINING
 from bertwright.recipes import Recipe
+from bertwright.recipes.loading import import_plugin, imported_plugins
 from bertwright.studies.corpora import Corpus, Written
 from bertwright.studies.measures import Measure, Trained
 from bertwright.studies.study import Study
@@ -106,6 +108,11 @@ def run_study(
     Errors: UserError for what does not fit together; Interrupted after a signal.
     """
     if study.equal.seconds is not None:
+        if on is not None:
+            raise UserError(
+                f"study {study.name}: equal time is measured on one machine that does nothing "
+                f"else: leave out --on, or set equal to tokens or operations"
+            )
         processes = 1  # what runs beside an arm takes of its time
     prepared = prepared_for(study.corpus, study.tokenizer, out) if data is None else _given(data)
     runs = plan(study, prepared, out)
@@ -200,7 +207,7 @@ def _perform(runs: Sequence[Run], processes: int, on: str | None) -> Iterator[di
         yield from _on_ray(runs)
     elif processes > 1:
         with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-            yield from pool.map(_call, runs)
+            yield from pool.map(_call, *_packed(runs))
     else:
         for run in runs:
             yield run()
@@ -215,12 +222,19 @@ def _on_ray(runs: Sequence[Run]) -> Iterator[dict[str, float]]:
     if not ray.is_initialized():
         ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False)
     remote: Any = ray.remote(max_retries=1)(_call)
-    for reference in [remote.remote(run) for run in runs]:
+    for reference in [remote.remote(*each) for each in zip(*_packed(runs), strict=True)]:
         yield ray.get(reference)
 
 
-def _call(run: Run) -> dict[str, float]:
-    return run()
+def _packed(runs: Sequence[Run]) -> tuple[list[tuple[Path, ...]], list[bytes]]:
+    """Runs for another process, each behind the plugins whose choices it may hold."""
+    return [imported_plugins()] * len(runs), [pickle.dumps(run) for run in runs]
+
+
+def _call(plugins: tuple[Path, ...], run: bytes) -> dict[str, float]:
+    for plugin in plugins:
+        import_plugin(plugin)
+    return pickle.loads(run)()
 
 
 def _stated(choice: Choice) -> dict[str, Any]:

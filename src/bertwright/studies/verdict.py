@@ -46,6 +46,15 @@ def verdicts(study: Study, found: Found) -> list[Verdict]:
     return [_verdict(expectation, found) for expectation in study.expected]
 
 
+def which_is_better(found: Found) -> tuple[Expectation, ...]:
+    """That the first of two arms names text better than the second, by bits per byte or by the loss
+    of the first question that both were asked; nothing where they have no such figure."""
+    first, second = found
+    figures = [n for n in shared_figures(found) if n.endswith(("bits_per_byte", "_loss"))]
+    figures.sort(key=lambda name: not name.endswith("bits_per_byte"))
+    return tuple(Expectation(measure=n, arm=first, below=second) for n in figures[:1])
+
+
 def overall(judged: Sequence[Verdict]) -> Word:
     """Of the whole claim: seen where every part of it is, opposite where any part is."""
     words = {verdict.word for verdict in judged}

@@ -54,7 +54,8 @@ class RowMaker:
     ) -> "RowMaker":
         """As the recipe's assembly says, in rows of at most ``length`` (else ``longest``)."""
         limit = min(longest or USUAL_LENGTH, USUAL_LENGTH) if length is None else length
-        segmented = recipe.encoder.embeddings.segments > 1
+        encoder = recipe.encoder
+        segmented = encoder.embeddings.segments > 1 or encoder.positions.tells_segments
         return RowMaker(tokenizer, limit, _separators(recipe, tokenizer), segmented)
 
     def rows(self, examples: Examples) -> list[TaskRow]:

@@ -1,7 +1,7 @@
 """What the loop needs of a batch, whatever is in it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 MicroBatch = TypeVar("MicroBatch")
@@ -16,11 +16,13 @@ class StepBatch(Generic[MicroBatch]):
         counts: by question, the sum of the weights of this process's answers.
         num_rows: rows of all processes.
         num_tokens: real tokens of this process.
-        hiding: the questions that ask for what is hidden; their counts are places.
+        hidden: by question that hides, how many places of this process, and of how many.
     """
 
     micro_batches: Sequence[MicroBatch]
     counts: Mapping[str, float]
     num_rows: int
     num_tokens: int
-    hiding: Sequence[str] = ()
+    hidden: Mapping[str, tuple[float, float]] = field(
+        default_factory=dict[str, tuple[float, float]]
+    )

@@ -8,7 +8,7 @@ split and V the size of the vocabulary; and the accuracy of always naming the mo
 """
 
 import math
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -27,7 +27,7 @@ from bertwright.examples.vocabulary import Vocabulary
 from bertwright.model.model import Model, TensorBatch
 from bertwright.objectives.masked import Masked
 from bertwright.objectives.objective import Loss, Objective
-from bertwright.objectives.turns import turns_of
+from bertwright.objectives.turns import Turn, turns_of
 from bertwright.randomness import Permutation, key
 from bertwright.recipes import Recipe
 from bertwright.schedules import Constant
@@ -134,10 +134,11 @@ def held_out(recipe: Recipe, phase: int, data: Data, num_tokens: int) -> HeldOut
     sources = RowSources(recipe, data, HELDOUT, SEED)
     batches: list[Batch] = []
     labels: list[str] = []
-    for turn in turns_of(objectives):
-        source = sources.of(phase, turn.objectives)
+    groups = [group for turn in turns_of(objectives) for group in _undisturbed(turn)]
+    for together in filter(None, groups):
+        source = sources.of(phase, together)
         parts, of_parts = _parts(source, assembly, num_tokens)
-        ask = {name: asker(o, SEED, data, 1.0) for name, o in turn.objectives.items()}
+        ask = {name: asker(o, SEED, data, 1.0) for name, o in together.items()}
         batches += (
             make_batch(source, part, np.zeros_like(part), ask, 0, assembly.in_order and number > 0)
             for number, part in enumerate(parts)
@@ -146,6 +147,13 @@ def held_out(recipe: Recipe, phase: int, data: Data, num_tokens: int) -> HeldOut
     masked = masked_name(objectives)
     known = (None, None) if masked is None else _without_reading(batches, masked, data)
     return HeldOut(objectives, tuple(batches), tuple(labels), *known)
+
+
+def _undisturbed(turn: Turn) -> Iterator[Mapping[str, Objective]]:
+    """The questions of a turn that are asked together, and each that would disturb them."""
+    disturbing = {name: o for name, o in turn.objectives.items() if o.disturbs}
+    yield {name: o for name, o in turn.objectives.items() if name not in disturbing}
+    yield from ({name: objective} for name, objective in disturbing.items())
 
 
 def _parts(

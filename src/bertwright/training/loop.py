@@ -28,7 +28,7 @@ from bertwright.training.procedure import Procedure
 from bertwright.training.reporting import Reporter
 from bertwright.training.step_watch import Pending, StepWatch
 
-TOKENS = "real tokens"
+TOKENS, HIDDEN, PLACES = "real tokens", "hidden of", "places of"
 """The name under which tokens are counted beside the questions; no question has it."""
 
 
@@ -141,7 +141,11 @@ class _Run(Generic[MicroBatch]):
         for procedure in job.procedures:
             procedure.before_step(place)
         batch, rate, weights = job.batch(place), job.rate(place.middle), job.weights(place)
-        counts = job.processes.sum_named({**batch.counts, TOKENS: batch.num_tokens})
+        hidden = {f"{HIDDEN} {name}": number for name, (number, _) in batch.hidden.items()}
+        places = {f"{PLACES} {name}": number for name, (_, number) in batch.hidden.items()}
+        counts = job.processes.sum_named(
+            {**batch.counts, TOKENS: batch.num_tokens, **hidden, **places}
+        )
         sums = self._gradients(place, batch, counts, weights)
         gradient = job.processes.sum(job.parameters.step_gradient())
         for procedure in job.procedures:
@@ -155,8 +159,11 @@ class _Run(Generic[MicroBatch]):
         self.state.rows += batch.num_rows
         self.state.tokens += round(counts[TOKENS])
         sums = job.processes.sum(sums)
-        hidden = {name: counts[name] / counts[TOKENS] for name in batch.hiding}
-        return Pending(place, batch, rate, weights, sums, norm, self.state.tokens, hidden)
+        rates = {
+            name: counts[f"{HIDDEN} {name}"] / max(counts[f"{PLACES} {name}"], 1.0)
+            for name in batch.hidden
+        }
+        return Pending(place, batch, rate, weights, sums, norm, self.state.tokens, rates)
 
     def _gradients(
         self,

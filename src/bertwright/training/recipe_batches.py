@@ -73,8 +73,12 @@ class RecipeBatches:
             name: sum(float(batch.questions[name].weight.sum()) for batch in batches)
             for name in asked
         }
-        hiding = [name for name, objective in asked.items() if objective.hides]
-        return StepBatch(batches, counts, num_rows, sum(b.num_tokens for b in batches), hiding)
+        hidden = {
+            name: _sum(batch.hidden(name) for batch in batches)
+            for name, objective in asked.items()
+            if objective.hides
+        }
+        return StepBatch(batches, counts, num_rows, sum(b.num_tokens for b in batches), hidden)
 
     def num_rows(self, place: Place) -> int:
         """Rows of all processes in a step: the tokens that the recipe asks for, in whole rows, as
@@ -172,6 +176,11 @@ class RecipeBatches:
             within = epoch == each
             index[within] = _order(num_rows, self._recipe.seed, int(each))(drawn[within])
         return index, epoch
+
+
+def _sum(pairs: Iterable[tuple[float, float]]) -> tuple[float, float]:
+    firsts, seconds = zip(*pairs, strict=True)
+    return sum(firsts), sum(seconds)
 
 
 def in_stretches(num_rows: int, at_once: int) -> int:

@@ -30,6 +30,8 @@ ITSELF = -1e5
 class Hashing(InHeads):
     """Attention with one projection for queries and keys, to the places of the same bucket (LSH).
 
+    Keys have the length 1, and the scores are not divided by the root of the width (so released).
+
     In each of ``rounds`` a vector falls into one of ``buckets`` by the nearest of as many random
     directions. Of its bucket a place sees the ``chunk`` places before it (and after it, where that
     is allowed). The directions depend on the step and the block while a model is trained, and are
@@ -141,7 +143,6 @@ class HashingAttention(nn.Module):
         query = order.cut(shared)
         key = order.beside(normalize(query, dim=-1)).to(dtype)
         scores = (query.to(dtype) @ key.transpose(-1, -2)).to(shared.dtype)
-        scores = scores * self.shape.head_width**-0.5
         scores = scores.masked_fill(order.hidden, -torch.inf).masked_fill(order.itself, ITSELF)
         # Divided by their sum only where there are fewer of them, behind the product.
         highest = scores.detach().amax(dim=-1, keepdim=True)
@@ -173,7 +174,8 @@ class HashingAttention(nn.Module):
         bias = torch.where(itself, ITSELF, torch.log(times)[seen.sum(2)])
         query, key = shared.to(value.dtype), normalize(shared, dim=-1).to(value.dtype)
         rate = self.choice.dropout
-        return attend(Call(query, key, value, View("all"), rate, noise, site, bias), "auto")
+        call = Call(query, key, value, View("all"), rate, noise, site, bias, scale=1.0)
+        return attend(call, "auto")
 
     def _alone(self, buckets: Tensor, filled: Tensor) -> Tensor:
         """Each place that holds nothing, of ``filled`` (B or 1, P), in a bucket of its own."""

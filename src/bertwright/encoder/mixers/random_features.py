@@ -25,13 +25,14 @@ FLOOR = 1e-6
 class RandomFeatures(InHeads):
     """exp(q . k) by the product of ``features`` positive random features of q and of k (FAVOR+).
 
-    The features are drawn once, orthogonal in groups, from ``seed``, and all blocks have the same.
-    Rules that see all, or all that stands before, can be computed so; no others, and no dropout of
-    weights.
+    ``function`` "relu" is another kernel than exp, relu(w . q) relu(w . k) (section 2.2). Features
+    are drawn once, orthogonal in groups, from ``seed``, and all blocks have the same. Rules that
+    see all, or all that stands before, can be computed so; no others, and no dropout of weights.
     """
 
     kind: Literal["random-features"] = "random-features"
     features: int = Field(default=256, ge=1)
+    function: Literal["exponential", "relu"] = "exponential"
     seed: int = Field(default=0, ge=0)
 
     any_rule: ClassVar[bool] = False
@@ -54,7 +55,7 @@ class FeatureAttention(nn.Module):
 
     def __init__(self, choice: RandomFeatures, shape: HeadShape, norm: nn.Module) -> None:
         super().__init__()
-        self.shape = shape
+        self.shape, self.function = shape, choice.function
         self.projection = nn.Linear(shape.width, 3 * shape.width, choice.bias)
         self.norm = norm
         self.output = nn.Linear(shape.width, shape.width, choice.bias)
@@ -91,7 +92,10 @@ class FeatureAttention(nn.Module):
         view = around.view
         assert view.order is not None, "an encoder choice allows no other rule"
         drawn = self._drawn.to(query)
-        asking, asked = features(query, drawn, (-1,)), features(key, drawn, (-2, -1))
+        if self.function == "relu":
+            asking, asked = relu_features(query, drawn), relu_features(key, drawn)
+        else:
+            asking, asked = features(query, drawn, (-1,)), features(key, drawn, (-2, -1))
         if view.real is not None:
             asked = asked * view.real[:, None, :, None]
         if site is not None and site.wants("weights"):
@@ -128,6 +132,11 @@ def features(x: Tensor, drawn: Tensor, together: tuple[int, ...]) -> Tensor:
     exponent = scaled @ drawn.T - scaled.square().sum(-1, keepdim=True) / 2
     largest = exponent.detach().amax(together, keepdim=True)
     return torch.exp(exponent - largest) + FLOOR
+
+
+def relu_features(x: Tensor, drawn: Tensor) -> Tensor:
+    """Of queries or keys x (B, H, L, d): (B, H, L, m), relu(w . x) for every row w of ``drawn``."""
+    return torch.relu(x * x.shape[-1] ** -0.25 @ drawn.T) + FLOOR
 
 
 def causal_sums(asking: Tensor, asked: Tensor, value: Tensor) -> Tensor:

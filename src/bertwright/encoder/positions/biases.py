@@ -50,7 +50,7 @@ class Bucketed(Positions):
     gated: bool = False
 
     def build(self, width: int, shape: HeadShape) -> PositionScheme:
-        return BucketedPositions(self, shape.heads)
+        return BucketedPositions(self, shape)
 
     def term(self, shape: HeadShape) -> Term | None:
         return GatedTerm(shape) if self.gated else None
@@ -77,12 +77,15 @@ class AlibiPositions(PositionScheme):
 class BucketedPositions(PositionScheme):
     """A table of buckets and heads."""
 
-    parameter_roles: ClassVar[dict[str, Role]] = {"table": Role("table")}
-
-    def __init__(self, choice: Bucketed, heads: int) -> None:
+    def __init__(self, choice: Bucketed, shape: HeadShape) -> None:
         super().__init__()
-        self.choice = choice
-        self.table = nn.Parameter(torch.empty(choice.buckets, heads))
+        self.choice, self.width = choice, shape.width
+        self.table = nn.Parameter(torch.empty(choice.buckets, shape.heads))
+
+    @property
+    def parameter_roles(self) -> dict[str, Role]:
+        """What the table is for."""
+        return {"table": Role("table", fan_in=self.width)}
 
     def relation(self, queries: Coordinates, keys: Coordinates) -> Relation:
         distances = Distances.between(queries, keys)

@@ -37,6 +37,10 @@ class TransformerXl(Positions):
     base: float = 10000.0
     segments: bool = False
 
+    @property
+    def tells_segments(self) -> bool:
+        return self.segments
+
     def build(self, width: int, shape: HeadShape) -> PositionScheme:
         return XlPositions(self, shape)
 

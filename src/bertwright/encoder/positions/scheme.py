@@ -53,6 +53,11 @@ class Positions(Choice):
     added: ClassVar[bool] = False
     """Whether it is a vector that is added to the pieces."""
 
+    @property
+    def tells_segments(self) -> bool:
+        """Whether attention is told which texts of a pair a query and a key belong to."""
+        return False
+
     def build(self, width: int, shape: HeadShape) -> "PositionScheme":
         """The module that carries this scheme; ``width`` is that of the table of pieces."""
         raise TypeError(f"{type(self).__name__} is an axis, not a scheme of positions")

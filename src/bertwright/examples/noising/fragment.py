@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class Fragment(Noising):
-    """``rate`` of the places of a row, one after the other, from a random place on; ``corruption``
-    is what the encoder sees there. The decoder is given the fragment alone, at its positions in the
-    text.
+    """``rate`` of the places of a row, ``least`` at least, one after the other, from a random place
+    on; ``corruption`` is what the encoder sees there. The decoder is given the fragment alone, at
+    its positions in the text.
 
     The first piece of it is named without any before it: that one is the encoder's to see.
     """
@@ -30,10 +30,11 @@ class Fragment(Noising):
     kind: Literal["fragment"] = "fragment"
     begins: Literal["pad", "start", "end", "mask"] = "mask"
     rate: float = Field(default=0.5, gt=0.0, le=1.0)
+    least: int = Field(default=5, ge=1)
     corruption: Corruption = Replace()
 
     def targets(self, length: int) -> int:
-        return num_slots(length, self.rate)
+        return max(num_slots(length, self.rate), min(self.least, length))
 
     def first(self, source: Sequence[int], specials: "Specials") -> int:
         return source.index(specials.mask) if specials.mask in source else 0
@@ -45,7 +46,7 @@ class Fragment(Noising):
         text = ~rows.special
         num_text = text.sum(axis=1, keepdims=True)
         slots = self.targets(rows.pieces.shape[1])
-        size = np.clip(np.rint(self.rate * num_text).astype(np.int64), 1, slots)
+        size = np.clip(np.rint(self.rate * num_text).astype(np.int64), self.least, slots)
         size = np.minimum(size, num_text)
         first = draw.named("first").integers(num_text - size + 1)
         rank = np.cumsum(text, axis=1) - 1
@@ -60,4 +61,5 @@ class Fragment(Noising):
             where if own is None else np.take_along_axis(own, where, 1).astype(np.int64),
         )
         noised = replace(rows, pieces=shown)
-        return noised, self.ask(targets, noised, vocabulary)
+        hidden = int(inside.sum()), int(rows.real.sum())
+        return noised, self.ask(targets, noised, vocabulary, hidden)

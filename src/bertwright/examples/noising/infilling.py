@@ -75,7 +75,8 @@ class Infilling(Noising):
         source[row, to] = order[row, place]
         targets = Targets(rows.pieces.astype(np.int64), rows.real, np.minimum(column, total - 1))
         noised = rearranged(rows, shown, source, column < total)
-        return noised, self.ask(targets, noised, vocabulary)
+        counted = int(hidden.sum()), int(rows.real.sum())
+        return noised, self.ask(targets, noised, vocabulary, counted)
 
     def _spans(
         self, num_words: Places, length: int, draw: Draw

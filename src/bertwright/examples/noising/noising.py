@@ -45,8 +45,11 @@ class Noising(Choice):
         """The position of the first target, of a text that someone else has damaged."""
         return 0
 
-    def ask(self, targets: "Targets", shown: Rows, vocabulary: Vocabulary) -> Question:
-        """The question of these targets, each to be named when those before it are known."""
+    def ask(
+        self, targets: "Targets", shown: Rows, vocabulary: Vocabulary, hidden: tuple[int, int]
+    ) -> Question:
+        """The question of these targets, each to be named when those before it are known; of so
+        many places so many were ``hidden``."""
         begin = getattr(vocabulary.specials, self.begins)
         given = np.full_like(targets.piece, begin)
         given[:, 1:] = np.where(targets.real, targets.piece, begin)[:, :-1]
@@ -59,7 +62,7 @@ class Noising(Choice):
         num_rows, length = shown.pieces.shape
         flat = targets.where + length * np.arange(num_rows)[:, None]
         weight = targets.real.astype(np.float32).ravel()
-        return Question(flat.ravel(), targets.piece.ravel(), weight, beside)
+        return Question(flat.ravel(), targets.piece.ravel(), weight, beside, hidden)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

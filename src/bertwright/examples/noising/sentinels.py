@@ -78,4 +78,5 @@ class Sentinels(Noising):
         where[every, end] = where[every, end + 1] = np.maximum(last, 0)
         targets = Targets(piece, np.arange(width) < end[:, None] + 2, where)
         noised = rearranged(rows, shown, source, real)
-        return noised, self.ask(targets, noised, vocabulary)
+        hidden = int(num_taken.sum()), int(rows.real.sum())
+        return noised, self.ask(targets, noised, vocabulary, hidden)
