@@ -7,12 +7,14 @@ from typing import Any
 
 from bertwright.bench.document import table, write_section
 from bertwright.errors import UserError
+from bertwright.studies.lectures import LECTURES, lectures_of
 from bertwright.studies.report import RESULT, lines
 from bertwright.studies.study import Study, all_studies
 
 
 def write_claims(results: Path, document: Path) -> None:
-    """Write the table of all claims, and a section for each that has been studied.
+    """Write the table of all claims, with the lectures that tell of their systems, and a section
+    for each that has been studied.
 
     ``results`` holds a folder per study, as ``study run`` leaves them. Sections of studies that
     have no result there stay as they are.
@@ -21,13 +23,15 @@ def write_claims(results: Path, document: Path) -> None:
     rows = [_row(study, found.get(study.name)) for study in all_studies()]
     columns = {
         "system": "system",
+        "lectures": "told in",
         "question": "question",
         "study": "study",
         "verdict": "verdict",
         "equal": "equal",
         "seeds": "seeds",
     }
-    write_section(document, "claims", table(columns, rows))
+    told = [f"- {key}: {title}" for key, title in LECTURES.items()]
+    write_section(document, "claims", [*table(columns, rows), "", *told])
     for result in found.values():
         write_result(result, document)
 
@@ -49,6 +53,7 @@ def _results(folder: Path) -> dict[str, dict[str, Any]]:
 def _row(study: Study, result: Mapping[str, Any] | None) -> dict[str, object]:
     return {
         "system": study.system,
+        "lectures": " ".join(lectures_of(study.system)),
         "question": f"{study.question} {study.source}".strip(),
         "study": study.name,
         "verdict": "not run" if result is None else _verdict(result),
