@@ -18,6 +18,6 @@ _TOLD: dict[str, str] = {
 
 
 def lectures_of(systems: str) -> list[str]:
-    """The keys of the lectures that tell of a system, ``A9``, or of one of several, ``A35, A36``."""
+    """The keys of the lectures that tell of a system, ``A9``, or of one of ``A35, A36``."""
     asked = set(systems.replace("A", "").split(", "))
     return [name for name, told in _TOLD.items() if asked.intersection(told.split())]
