@@ -26,7 +26,7 @@ def test_every_study_of_the_package_has_recipes_that_can_be(name: str) -> None:
 
 def test_studies_come_in_the_order_of_their_systems() -> None:
     systems = [study.system for study in all_studies()]
-    assert systems == sorted(systems, key=lambda system: int(system[1:]))
+    assert systems == sorted(systems, key=lambda system: int(system.split(", ")[0][1:]))
 
 
 def test_what_is_shown_is_read_again(tmp_path: Path) -> None:
@@ -47,6 +47,14 @@ def test_equal_tokens_and_operations_are_equal() -> None:
     ]
     assert costs == pytest.approx([1e12, 1e12], rel=0.01)
     assert Equal(time="2m").steps_of(recipes[0], 400) is None
+
+
+def test_shares_of_phases_need_not_add_up_to_one() -> None:
+    phases = [{"share": 3}, {"share": 5, "batch_tokens": 1024}, {"share": 2}]
+    recipe = small_study(changes={"phases": phases}).recipe("one", 0)
+    assert Equal(tokens=64_000).steps_of(recipe, 400) == 100
+    cost = Equal(operations=1e12).steps_of(recipe, 400)
+    assert cost == pytest.approx(1e12 / (640 * operations_per_token(recipe, 400)[0]), abs=1)
 
 
 @pytest.mark.parametrize(

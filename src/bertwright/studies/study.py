@@ -61,7 +61,10 @@ class Equal(Settings):
         """How many steps a recipe gets; None where time is equal."""
         if self.steps is not None:
             return self.steps
-        per_step = [phase.share * _mean_batch(recipe, n) for n, phase in enumerate(recipe.phases)]
+        whole = sum(phase.share for phase in recipe.phases)
+        per_step = [
+            phase.share / whole * _mean_batch(recipe, n) for n, phase in enumerate(recipe.phases)
+        ]
         if self.tokens is not None:
             return max(1, round(self.tokens / sum(per_step)))
         if self.operations is not None:
