@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from bertwright.cli.embed import Language
 from bertwright.cli.output import AsJson, say
 
 
@@ -45,6 +46,10 @@ def generate(
     by: Annotated[
         str | None, typer.Option(help="The objective that is asked, where the recipe has several.")
     ] = None,
+    language: Language = None,
+    into: Annotated[
+        str | None, typer.Option(help="The language that a decoder says it in (MASS).")
+    ] = None,
     jsonl: Annotated[
         bool, typer.Option("--jsonl", help='Standard input has {"prompt": ...} on each line.')
     ] = False,
@@ -73,6 +78,8 @@ def generate(
         seed=seed,
         num_samples=num_samples,
         by=by,
+        language=language,
+        into=into,
     ):
         line = json.dumps(found.as_dict(), ensure_ascii=False) if as_json else found.whole
         sys.stdout.write(line + "\n")

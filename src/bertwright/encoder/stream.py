@@ -72,6 +72,12 @@ class Coordinates:
         counts = text.new_zeros(len(text), text.shape[1] + 1).scatter_add_(1, text, real.long())
         return replace(self, extent=counts.gather(1, text))
 
+    def spoken(self, pieces: Tensor, language: int | None) -> "Coordinates":
+        """These coordinates of pieces (B, L) that are all in one language; None leaves it open."""
+        if language is None:
+            return self
+        return replace(self, language=torch.full_like(pieces, language))
+
     def each(self, change: Callable[[Tensor], Tensor]) -> "Coordinates":
         """These coordinates, all changed in the same way."""
         parts = (getattr(self, field.name) for field in fields(self))

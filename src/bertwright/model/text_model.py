@@ -19,7 +19,7 @@ from bertwright.errors import UserError
 from bertwright.model.folder import save_model
 from bertwright.model.generating.continuing import Continuation
 from bertwright.model.generating.decoding import decoding_of
-from bertwright.model.generating.generate import generate
+from bertwright.model.generating.generate import Spoken, generate
 from bertwright.model.hidden import last_asked, states_asked
 from bertwright.model.layers import Layers, Mix, layers_of
 from bertwright.model.likelihood import log_likelihoods
@@ -172,13 +172,16 @@ class TextModel:
         seed: int = 0,
         num_samples: int = 1,
         by: str | None = None,
+        language: str | None = None,
+        into: str | None = None,
     ) -> list[Continuation]:
         """What follows each prompt, ``num_samples`` times, in order and in float32.
 
         The settings are those of :class:`~bertwright.model.generating.decoding.Decoding`; a
         temperature of 0 always takes the most probable piece. What is drawn depends on the seed,
         the prompt and the number of the sample, on nothing else. ``by`` names the question of the
-        recipe that is asked, where it has several that can be.
+        recipe that is asked, where it has several that can be. ``language`` is that of the prompts,
+        ``into`` that of what a decoder says, for a model that has vectors of them.
 
         Errors: UserError for a model that names no pieces, a prompt that is too long, and a setting
         that cannot be.
@@ -194,7 +197,8 @@ class TextModel:
             seed=seed,
         )
         several = [prompts] if isinstance(prompts, str) else list(prompts)
-        return generate(self.model, self.tokenizer, several, decoding, num_samples, by)
+        spoken = Spoken(self._language(language), self._language(into))
+        return generate(self.model, self.tokenizer, several, decoding, num_samples, by, spoken)
 
     def score(self, texts: Sequence[str]) -> list[float]:
         """The log-likelihood of every text, in nats and float32.
@@ -250,8 +254,11 @@ class TextModel:
         self, coordinates: Coordinates, pieces: Tensor, language: str | None
     ) -> Coordinates:
         """The coordinates of texts in a language; UserError where the encoder does not know it."""
+        return coordinates.spoken(pieces, self._language(language))
+
+    def _language(self, language: str | None) -> int | None:
         if language is None:
-            return coordinates
+            return None
         known = self.model.recipe.encoder.embeddings.languages
         if not known:
             raise UserError("the encoder has no vectors of languages: leave --language out")
@@ -260,7 +267,7 @@ class TextModel:
                 f"the encoder has no vector for the language {language!r}"
                 f"{did_you_mean(language, known)}"
             )
-        return replace(coordinates, language=torch.full_like(pieces, known.index(language)))
+        return known.index(language)
 
     @torch.inference_mode()
     def _states(self, layers: Layers, batch: ReadBatch) -> Tensor:

@@ -94,14 +94,33 @@ def test_the_cache_is_used_where_it_may_be_and_changes_nothing(tokenizer, change
         return
     rule, pad = reading_rule(model), tokenizer.specials.pad
     rows = [[2, 9, 8, 7], [2], [2, 30, 11]]
-    cached = CachedRows(model, rows, rule, pad, model.remembers or None)
-    whole = WholeRows(model, rows, rule, pad)
+    cached = CachedRows(model, rows, rule, pad, model.remembers or None, None)
+    whole = WholeRows(model, rows, rule, pad, None)
     for piece in range(20, 32):
         torch.testing.assert_close(cached.logits(), whole.logits(), atol=1e-5, rtol=1e-5)
         for growing in (cached, whole):
             if piece == 25:
                 growing.select([2, 0])
             growing.append([piece, piece + 1, piece + 2][: 3 if piece < 25 else 2])
+
+
+@pytest.mark.parametrize("system", ["gpt", "xlnet"])
+def test_a_text_goes_on_in_its_language(tokenizer, system) -> None:
+    model = made(tokenizer, system, "encoder.embeddings.languages=[en, de]")
+    greedy = {"temperature": 0, "max_new_tokens": 9}
+    english, german = (model.generate("the", language=own, **greedy)[0] for own in ("en", "de"))
+    assert english.pieces == model.generate("the", **greedy)[0].pieces
+    assert german.pieces != english.pieces
+    with torch.no_grad():
+        table = model.model.encoder.embeddings.languages.weight
+        table[0] = table[1]
+    found = model.generate("the", **greedy)[0]
+    assert found.pieces == german.pieces
+    assert found.log_probabilities == pytest.approx(german.log_probabilities, abs=1e-5)
+    with pytest.raises(UserError, match="did you mean 'de'"):
+        model.generate("the", language="dee")
+    with pytest.raises(UserError, match="in the language of the prompt"):
+        model.generate("the", into="de")
 
 
 def test_what_reads_from_the_end_says_so(tokenizer) -> None:

@@ -65,6 +65,24 @@ def test_a_text_is_the_same_alone_and_in_company(tokenizer, system) -> None:
             assert (one.pieces, one.text) == (other.pieces, other.text)
 
 
+def test_a_decoder_says_it_in_another_language(tokenizer) -> None:
+    model = made(tokenizer, "mass", "encoder.embeddings.languages=[en, de]")
+    specials = tokenizer.specials
+    (found,) = model.generate("the cat", max_new_tokens=6, seed=1, language="de", into="en")
+    prompt = [specials.start, *tokenizer.encode("the cat"), specials.end]
+    read, given = torch.tensor([prompt]), torch.tensor([[specials.mask, *found.pieces[:-1]]])
+    with torch.no_grad():
+        german = Coordinates.plain(read).spoken(read, 1)
+        source = Source(model.model(read, german), german)
+        english = torch.zeros_like(given)
+        states = model.model.decoder.states(given, source, None, english)[0]
+        logs = model.model.logits(states).double().log_softmax(-1)
+    expected = [float(row[piece]) for row, piece in zip(logs, found.pieces, strict=True)]
+    assert found.log_probabilities == pytest.approx(expected, abs=1e-5)
+    (other,) = model.generate("the cat", max_new_tokens=6, seed=1, language="de", into="de")
+    assert other.log_probabilities != found.log_probabilities
+
+
 def test_a_fragment_is_said_from_the_first_hidden_place_on(tokenizer) -> None:
     (objective,) = (o for o in Recipe.load("mass").objectives.values() if isinstance(o, Denoising))
     mask = tokenizer.specials.mask

@@ -28,6 +28,7 @@ def filled(
     tokenizer: Tokenizer,
     texts: Sequence[Growing],
     decoding: Decoding,
+    language: int | None = None,
 ) -> list[Continuation]:
     """Every text with what was added to it; all of it is there at once, so nothing ends early."""
     specials, longest = tokenizer.specials, model.encoder.longest
@@ -50,7 +51,7 @@ def filled(
                 asked = [n for n, order in enumerate(orders) if turn < len(order)]
                 places = [int(orders[n][turn]) for n in asked]
                 some = [together[n] for n in asked]
-                _fill(model, tokenizer, some, places, sweep, decoding)
+                _fill(model, tokenizer, some, places, sweep, decoding, language)
         for text in together:
             speak(text, tokenizer, decoding)
     return [text.finished() for text in texts]
@@ -72,6 +73,7 @@ def _fill(
     places: Sequence[int],
     sweep: int,
     decoding: Decoding,
+    language: int | None,
 ) -> None:
     """Hide one place of every text, and fill it."""
     specials, device = tokenizer.specials, model.embedding.device
@@ -81,7 +83,8 @@ def _fill(
     batch = padded(rows, None, np.arange(len(rows)), max(map(len, rows)), specials.pad, device)
     asked = torch.tensor(places, device=device)[:, None]
     hidden = batch.pieces == specials.mask
-    states = states_asked(model, batch.pieces, batch.coordinates, hidden, asked, specials.mask)
+    spoken = batch.coordinates.spoken(batch.pieces, language)
+    states = states_asked(model, batch.pieces, spoken, hidden, asked, specials.mask)
     logits = model.logits(states[:, 0])
     logs = logits.double().log_softmax(-1)
     shares = np.array(

@@ -1,6 +1,7 @@
 """Which way a model generates, by what it was asked in training."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from bertwright.axes import did_you_mean
@@ -25,7 +26,16 @@ from bertwright.objectives.permutation import Permutation
 from bertwright.recipes import Recipe
 from bertwright.text.tokenizers import Tokenizer
 
-Way = Callable[[Model, Tokenizer, list[Growing], Decoding, Any], list[Continuation]]
+Way = Callable[[Model, Tokenizer, list[Growing], Decoding, Any, "Spoken"], list[Continuation]]
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """The languages of a prompt and of what a decoder says, as numbers among those that the model
+    knows; None for the first."""
+
+    read: int | None = None
+    said: int | None = None
 
 
 def generate(
@@ -35,12 +45,15 @@ def generate(
     decoding: Decoding,
     num_samples: int = 1,
     by: str | None = None,
+    spoken: Spoken = Spoken(),
 ) -> list[Continuation]:
     """``num_samples`` continuations of every prompt, one prompt after the other.
 
     ``by`` names the question of the recipe that is asked, where it has several.
     """
     objective = speaking(model.recipe, by)
+    if spoken.said is not None and not isinstance(objective, Denoising):
+        raise UserError("generate: what is added is in the language of the prompt: use --language")
     way = next(way for kind, way in WAYS.items() if isinstance(objective, kind))
     if decoding.sweeps > 1 and not isinstance(objective, Masked):
         raise UserError("generate: sweeps are of masked models: what others added stays as it is")
@@ -55,7 +68,7 @@ def generate(
         for sample in range(num_samples)
     ]
     _require_room(texts, model.encoder.longest)
-    return way(model, tokenizer, texts, decoding, objective)
+    return way(model, tokenizer, texts, decoding, objective, spoken)
 
 
 def _begun(
@@ -109,6 +122,7 @@ def by_continuing(
     texts: list[Growing],
     decoding: Decoding,
     objective: Causal,
+    spoken: Spoken,
 ) -> list[Continuation]:
     """One piece after the other, each read once where the mixer allows it."""
     rule, padding = reading_rule(model), tokenizer.specials.pad
@@ -116,8 +130,9 @@ def by_continuing(
     def opened(texts: Sequence[Growing]) -> GrowingRows:
         rows = [text.pieces for text in texts]
         if model.recipe.encoder.caches:
-            return CachedRows(model, rows, rule, padding, model.recipe.encoder.reach)
-        return WholeRows(model, rows, rule, padding)
+            reach = model.recipe.encoder.reach
+            return CachedRows(model, rows, rule, padding, reach, spoken.read)
+        return WholeRows(model, rows, rule, padding, spoken.read)
 
     return continued(texts, opened, tokenizer, decoding, model.encoder.longest)
 
@@ -128,6 +143,7 @@ def by_asking(
     texts: list[Growing],
     decoding: Decoding,
     objective: Permutation,
+    spoken: Spoken,
 ) -> list[Continuation]:
     """The same in the order of the text, a place that asks behind what is there."""
     if not model.recipe.encoder.caches:
@@ -139,7 +155,7 @@ def by_asking(
 
     def opened(texts: Sequence[Growing]) -> GrowingRows:
         rows = [text.pieces for text in texts]
-        return AskingRows(model, rows, rule, tokenizer.specials.pad, None)
+        return AskingRows(model, rows, rule, tokenizer.specials.pad, None, spoken.read)
 
     return continued(texts, opened, tokenizer, decoding, model.encoder.longest)
 
@@ -150,6 +166,7 @@ def by_decoding(
     texts: list[Growing],
     decoding: Decoding,
     objective: Denoising,
+    spoken: Spoken,
 ) -> list[Continuation]:
     """One piece of the decoder after the other, beside the prompt, which the encoder reads."""
     assert model.decoder is not None, "a recipe that decodes has a decoder"
@@ -158,7 +175,8 @@ def by_decoding(
     def opened(texts: Sequence[Growing]) -> GrowingRows:
         begins = [text.pieces[0] for text in texts]
         first = [objective.noising.first(text.source, specials) for text in texts]
-        return DecodedRows(model, [text.source for text in texts], begins, first, specials.pad)
+        sources = [text.source for text in texts]
+        return DecodedRows(model, sources, begins, first, specials.pad, spoken.read, spoken.said)
 
     return continued(texts, opened, tokenizer, decoding, model.decoder.longest)
 
@@ -169,9 +187,10 @@ def by_filling(
     texts: list[Growing],
     decoding: Decoding,
     objective: Masked,
+    spoken: Spoken,
 ) -> list[Continuation]:
     """Hidden places behind the prompt, filled one after another."""
-    return filled(model, tokenizer, texts, decoding)
+    return filled(model, tokenizer, texts, decoding, spoken.read)
 
 
 def _what_keeps_nothing(recipe: Recipe) -> str:

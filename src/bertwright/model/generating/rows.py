@@ -36,13 +36,20 @@ class CachedRows:
     """Rows of which every piece is read once.
 
     Shorter ones have padding in front, so that all of them end at the same place. ``reach`` is how
-    many places back the rule sees at most, None for all.
+    many places back the rule sees at most, None for all; ``language`` a number among those that the
+    encoder knows.
     """
 
     def __init__(
-        self, model: Model, rows: Pieces, rule: Visibility, padding: int, reach: int | None
+        self,
+        model: Model,
+        rows: Pieces,
+        rule: Visibility,
+        padding: int,
+        reach: int | None,
+        language: int | None,
     ) -> None:
-        self._model, self._rule = model, rule
+        self._model, self._rule, self._language = model, rule, language
         self._cache = Cache(reach)
         width = max(map(len, rows))
         device = model.embedding.device
@@ -74,8 +81,8 @@ class CachedRows:
 
     def _read(self, pieces: Tensor, coordinates: Coordinates) -> Tensor:
         """The states (B, D) which say what comes behind pieces (B, L)."""
-        encoder = self._model.encoder
-        return encoder(pieces, coordinates, self._rule, memory=self._cache)[:, -1]
+        encoder, spoken = self._model.encoder, coordinates.spoken(pieces, self._language)
+        return encoder(pieces, spoken, self._rule, memory=self._cache)[:, -1]
 
 
 class AskingRows(CachedRows):
@@ -108,7 +115,8 @@ class AskingRows(CachedRows):
 class DecodedRows:
     """Rows of a decoder: what it reads from is read once by the encoder, and every piece once.
 
-    ``begins`` (B,) is the piece that stands before each, ``first`` (B,) the position of the first.
+    ``begins`` (B,) is the piece that stands before each, ``first`` (B,) the position of the first;
+    ``read`` and ``said`` are the languages of both sides.
     """
 
     def __init__(
@@ -118,12 +126,16 @@ class DecodedRows:
         begins: Sequence[int],
         first: Sequence[int],
         padding: int,
+        read: int | None,
+        said: int | None,
     ) -> None:
         assert model.decoder is not None, "only a recipe that decodes has such rows"
         self._model, self._decoder, self._cache = model, model.decoder, Cache()
         device, width = model.embedding.device, max(map(len, sources))
         batch = padded(sources, None, np.arange(len(sources)), width, padding, device)
-        self._source = Source(model(batch.pieces, batch.coordinates), batch.coordinates)
+        coordinates = batch.coordinates.spoken(batch.pieces, read)
+        self._source = Source(model(batch.pieces, coordinates), coordinates)
+        self._said = said
         self._first = torch.tensor(first, device=device)[:, None]
         self._width = 0
         self.append(begins)
@@ -135,6 +147,7 @@ class DecodedRows:
         own = torch.tensor(pieces, device=self._first.device)[:, None]
         place = torch.full_like(own[:1], self._width)
         at = Coordinates(place, self._first + self._width, document=torch.zeros_like(own))
+        at = at.spoken(own, self._said)
         states = self._decoder(own, at, memory=self._cache, source=self._source)
         self._states, self._width = states[:, -1], self._width + 1
 
@@ -151,15 +164,19 @@ class WholeRows:
     Shorter ones have padding behind them.
     """
 
-    def __init__(self, model: Model, rows: Pieces, rule: Visibility, padding: int) -> None:
+    def __init__(
+        self, model: Model, rows: Pieces, rule: Visibility, padding: int, language: int | None
+    ) -> None:
         self._model, self._rule, self._padding = model, rule, padding
+        self._language = language
         self._rows = [list(row) for row in rows]
 
     def logits(self) -> Tensor:
         numbers, width = np.arange(len(self._rows)), max(map(len, self._rows))
         device = self._model.embedding.device
         batch = padded(self._rows, None, numbers, width, self._padding, device)
-        states = self._model(batch.pieces, batch.coordinates, self._rule)
+        coordinates = batch.coordinates.spoken(batch.pieces, self._language)
+        states = self._model(batch.pieces, coordinates, self._rule)
         last = torch.tensor(batch.lengths, device=device) - 1
         return self._model.logits(states[torch.arange(len(last), device=device), last])
 
