@@ -23,7 +23,7 @@ class Verdict:
 
     ``lead`` is by how much the expected holds, over the seeds: above 0 where it does. It is *seen*
     where at least three seeds all agree and their mean is more than two standard errors from 0,
-    *opposite* where they agree in the other direction, and else *not seen* at this scale.
+    *opposite* where they agree that another arm leads, and else *not seen* at this scale.
     """
 
     expectation: Expectation
@@ -86,7 +86,10 @@ def _verdict(expectation: Expectation, found: Found) -> Verdict:
     sign = 1.0 if expectation.below is None else -1.0
     leads = [sign * (a - b) - expectation.by for a, b in zip(own, other, strict=True)]
     lead = estimate(leads)
-    return Verdict(expectation, lead, _word(leads, lead))
+    word = _word(leads, lead)
+    if word == "opposite" and not isinstance(expectation.other, str):
+        word = "not seen"
+    return Verdict(expectation, lead, word)
 
 
 def _others(expectation: Expectation, found: Found, count: int) -> list[float]:
