@@ -60,11 +60,14 @@ def tune_compiler() -> None:
 
     What was dropped is cheaper to hash again than to store for the backward pass. And a first step
     need not begin with trial compilations, eight seconds of them, for what the processor says of
-    itself: every compiler that accepts PyTorch's headers knows its instructions.
+    itself: every compiler that accepts PyTorch's headers knows its instructions. Each kind of step
+    is a graph of its own; beyond a limit of them PyTorch would go on without, in silence.
     """
+    import torch._dynamo.config as dynamo
     import torch._functorch.config as functorch
     import torch._inductor.config as inductor
 
+    dynamo.recompile_limit, dynamo.accumulated_recompile_limit = 64, 1024
     functorch.ban_recompute_used_far_apart = False
     inductor.cpp.vec_isa_ok = True
 

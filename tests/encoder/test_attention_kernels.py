@@ -50,16 +50,18 @@ def test_kernel_equals_explicit(name, rule, padded):
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.kind)
 def test_flex_computes_what_explicit_does(rule):
-    for padded in (True, False):
-        call = _call(rule, padded)
+    for padded, scale in ((True, None), (False, 1.0)):
+        call = _call(rule, padded, scale=scale)
         flex = KERNELS["flex"].compute(call)
         torch.testing.assert_close(flex, attend(call, "explicit"), atol=1e-5, rtol=1e-5)
 
 
-def _by_bounds(query, key, value, starts, *_):
+def _by_bounds(query, key, value, starts, *_, scale):
     """What the kernel for documents by length computes, by its definition: x (B L, H, d)."""
     parts = [
-        F.scaled_dot_product_attention(*(x[first:end].transpose(0, 1) for x in (query, key, value)))
+        F.scaled_dot_product_attention(
+            *(x[first:end].transpose(0, 1) for x in (query, key, value)), scale=scale
+        )
         for first, end in pairwise(starts.tolist())
         if first < end
     ]
@@ -69,7 +71,7 @@ def _by_bounds(query, key, value, starts, *_):
 @pytest.mark.parametrize("padded", [True, False])
 def test_documents_by_length_are_what_the_rule_shows_and_nothing_else(padded, monkeypatch):
     monkeypatch.setattr(varlen, "varlen_attn", _by_bounds)
-    call = _call(SameDocument(), padded)
+    call = _call(SameDocument(), padded, scale=0.7)
     call.value.requires_grad_()
     seen = torch.ones(2, 12, 12, dtype=torch.bool)
     if padded:

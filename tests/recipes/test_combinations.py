@@ -45,6 +45,8 @@ REFUSED = {
     "xlnet; objectives.masked={}": "see the text differently",
     # Sharing, growth, levels.
     "albert; phases=[{depth: 0.5},{}]": "blocks that share their parameters cannot be stacked",
+    "modern; phases=[{depth: 0.5},{}]": "the first block lacks a norm that its copies would need",
+    "sandwich; phases=[{depth: 0.5},{}]": "blocks of different sublayers cannot be stacked",
     "gpt-bert; phases=[{depth: 0.5},{}]": "blocks that look back at all before them cannot be",
     "albert; optimiser.layer_decay=0.9": "blocks that share their parameters are one level",
     "albert; phases=[{trained: 1},{}]": "blocks that share their parameters are one level",

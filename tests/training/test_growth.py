@@ -21,7 +21,8 @@ PHASES = "phases=[{share: 0.3, depth: 0.25}, {share: 0.3, depth: 0.5}, {share: 0
 
 
 def growing(*changes: str) -> Recipe:
-    return Recipe.load("stacking", *CHANGES, "encoder.depth.layers=4", PHASES, *changes)
+    own = ("encoder.depth.layers=4", "text.tokenizer.kind=wordpiece", PHASES)
+    return Recipe.load("stacking", *CHANGES, *own, *changes)
 
 
 def test_the_stack_is_copied_on_top_of_itself() -> None:
@@ -40,6 +41,17 @@ def test_the_stack_is_copied_on_top_of_itself() -> None:
     assert depths == [1, 2, 2, 4]
     for upper, lower in ((1, 0), (2, 0), (3, 1)):
         assert all(torch.equal(a, b) for a, b in zip(blocks[upper], blocks[lower], strict=True))
+
+
+def test_an_optimiser_that_begins_anew_begins_as_it_did() -> None:
+    recipe = growing("optimiser={kind: adagrad, start: 0.5}")
+    model = Model.build(recipe, 40)
+    parameters = MasterParameters(model, roles(model), "float32")
+    update = recipe.optimiser.build(parameters, compiled=False)
+    first = {name: kept.clone() for name, kept in update.state().items()}
+    update.step(torch.ones_like(parameters.gradient), 1.0, torch.tensor(1.0))
+    update.reset()
+    assert all(torch.equal(kept, first[name]) for name, kept in update.state().items())
 
 
 @pytest.mark.parametrize("stop", [2, 3, 6])

@@ -63,7 +63,7 @@ class DescentUpdate(Update):
     """One number per parameter."""
 
     def __init__(self, settings: Descent, parameters: MasterParameters, first: float) -> None:
-        self._settings, self._parameters = settings, parameters
+        self._settings, self._parameters, self._first = settings, parameters, first
         device = parameters.master.device
         self._kept = torch.full((parameters.num_trainable,), first, device=device)
 
@@ -77,6 +77,9 @@ class DescentUpdate(Update):
                 change = settings.change(whole, self._kept[where])
                 master.sub_(change, alpha=settings.rate * rate * factor)
                 parameters.refresh(where)
+
+    def reset(self) -> None:
+        self._kept.fill_(self._first)
 
     def state(self) -> dict[str, Tensor]:
         views = self._parameters.views(self._kept)

@@ -32,6 +32,11 @@ class Update(ABC):
     def state(self) -> dict[str, Tensor]:
         """Named tensors that a checkpoint must keep, as views."""
 
+    def reset(self) -> None:
+        """Begin anew."""
+        for moment in self.state().values():
+            moment.zero_()
+
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Take over what :meth:`state` gave."""
         fill(self.state(), state)

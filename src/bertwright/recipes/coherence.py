@@ -56,6 +56,13 @@ def _growth(recipe: "Recipe") -> None:
         raise ValueError("phases: a decoder cannot be stacked: leave out depth")
     if depths[0] < 1.0 and recipe.encoder.depth.sharing != "none":
         raise ValueError("phases: blocks that share their parameters cannot be stacked")
+    if depths[0] < 1.0 and len(set(recipe.encoder.depth.orders())) > 1:
+        raise ValueError("phases: blocks of different sublayers cannot be stacked")
+    if depths[0] < 1.0 and recipe.encoder.norm.skip_first:
+        raise ValueError(
+            "phases: the first block lacks a norm that its copies would need: set "
+            "encoder.norm.skip_first=false, or leave out depth"
+        )
     if depths[0] < 1.0 and recipe.encoder.residual.looks_back:
         raise ValueError("phases: blocks that look back at all before them cannot be stacked")
 

@@ -57,8 +57,7 @@ class Growth(Procedure):
                     if before <= int(index) < depth:
                         value.copy_(named[f"{BLOCKS}{int(index) % before}.{rest}"])
         self._parameters.refresh()
-        for moment in self._update.state().values():
-            moment.zero_()
+        self._update.reset()
 
     def state(self) -> dict[str, Tensor]:
         return {"depth": self._depth}

@@ -75,7 +75,7 @@ class Job(Generic[MicroBatch]):
     checkpoint_when: When = never
     reporter: Reporter = field(default_factory=Reporter)
     folder: Path = Path()
-    remedy: str = "lower optimiser.rate or lengthen the warmup, and continue with --resume"
+    remedy: str = "lower optimiser.rate or lengthen the warmup, and begin anew in another folder"
 
 
 @dataclass

@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -117,8 +117,10 @@ def pretrain(
         if mine.first and not continued:
             folder.start(chosen, source)
         run = _Pretraining(model, batches, opened, folder, mine, seconds, started)
-        with suppress(CannotCompile):
+        try:
             return run.to_the_end(tensorboard, quiet)
+        except CannotCompile as without:
+            lost = without.seconds
     return pretrain(
         recipe,
         opened,
@@ -129,12 +131,17 @@ def pretrain(
         start_from=start_from,
         tensorboard=tensorboard,
         quiet=quiet,
-        seconds_spent=time.monotonic() - started,
+        seconds_spent=lost,
     )
 
 
 class CannotCompile(Exception):
-    """The run has been told to go on without the compiler."""
+    """The run has been told to go on without the compiler; ``seconds`` were spent since its last
+    checkpoint."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
 
 
 class _Pretraining:
@@ -191,12 +198,16 @@ class _Pretraining:
                 raise
             self.journal.revise("compile", False)
             self._say("PyTorch's compiler fails on this recipe: it is trained without")
-            raise CannotCompile from error
+            raise CannotCompile(self._since_the_last_checkpoint()) from error
         if self.compiled:
             remember(self.recipe, self.vocabulary_size)
         if not self.mine.first:
             return Pretrained(self.folder.path, outcome.steps, outcome.tokens, outcome.seconds, {})
         return self._write(outcome)
+
+    def _since_the_last_checkpoint(self) -> float:
+        newest, _ = self.folder.checkpoints.newest()
+        return self.clock.elapsed() - (newest.state["seconds"] if newest else 0.0)
 
     def _job(self, reporter: Reporter) -> Job[Batch]:
         recipe = self.recipe

@@ -42,8 +42,7 @@ class Unfreezing(Procedure):
             return
         self._first_level.fill_(first)
         self._parameters.train_from(first)
-        for moment in self._update.state().values():
-            moment.zero_()
+        self._update.reset()
 
     def state(self) -> dict[str, Tensor]:
         return {"first_level": self._first_level}

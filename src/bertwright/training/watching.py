@@ -63,6 +63,7 @@ class HeldOutWatch:
         self._last = len(recipe.phases) - 1
         self._seconds = 0.0
         self._ended = 0.0
+        self._warned = False
 
     def due(self, before: Place, after: Place) -> bool:
         """Nine times in a run, less often where that would take too much of a budget."""
@@ -87,7 +88,7 @@ class HeldOutWatch:
         if place.progress >= WARN_AFTER:
             self._warn_of_plateau(place.phase, figures)
         objectives = self._recipe.objectives_of(place.phase)
-        alike = objectives == self._recipe.objectives_of(self._last)
+        alike = self._asked_of(place.phase) == self._asked_of(self._last)
         score = figures[f"{figure_name(next(iter(objectives)))}_loss"] if alike else None
         return Evaluation(score, {f"heldout_{name}": value for name, value in figures.items()})
 
@@ -127,6 +128,11 @@ class HeldOutWatch:
             return 1.0
         return TOKENS_DURING / TOKENS_AT_END
 
+    def _asked_of(self, phase: int) -> tuple[object, ...]:
+        """What figures of a phase depend on beside the parameters."""
+        recipe = self._recipe
+        return recipe.objectives_of(phase), recipe.assembly_of(phase), recipe.num_blocks_of(phase)
+
     def _of_phase(self, phase: int) -> HeldOut | None:
         if phase not in self._questions:
             try:
@@ -139,7 +145,7 @@ class HeldOutWatch:
 
     def _warn_of_plateau(self, phase: int, figures: dict[str, float]) -> None:
         name = masked_name(self._recipe.objectives_of(phase))
-        if name is None or self.warnings:
+        if name is None or self._warned:
             return
         loss, entropy = figures[f"{figure_name(name)}_loss"], figures["unigram_entropy"]
         if loss > entropy - PLATEAU:
@@ -148,4 +154,5 @@ class HeldOutWatch:
                 f"({entropy:.3f}): the model knows no more than how frequent pieces are; "
                 f"'bertwright doctor' looks for the cause"
             )
+            self._warned = True
             self.warn(warning)

@@ -178,7 +178,7 @@ def _varlen(call: Call) -> Tensor:
     if bounds is None:
         steps = torch.arange(batch + 1, dtype=torch.int32, device=query.device)
         bounds = steps * length
-    context = varlen_attn(query, key, value, bounds, bounds, length, length)
+    context = varlen_attn(query, key, value, bounds, bounds, length, length, scale=call.factor)
     assert isinstance(context, Tensor)
     context = context.view(batch, length, heads, width).transpose(1, 2)
     return _without_blind(context, call.view)
@@ -190,7 +190,7 @@ def _flex(call: Call) -> Tensor:
     blocks = _flex_blocks(call.view, call.query.shape[2], call.query.device.type)
     fused = call.query.is_cuda and not torch.compiler.is_compiling()
     run = _compiled_flex() if fused else flex_attention
-    context: Tensor = run(call.query, call.key, call.value, block_mask=blocks)
+    context: Tensor = run(call.query, call.key, call.value, block_mask=blocks, scale=call.factor)
     return _without_blind(context, call.view)
 
 
