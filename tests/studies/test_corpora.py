@@ -1,5 +1,6 @@
 """The language made to order holds what it is made to hold."""
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +9,15 @@ import numpy as np
 import pytest
 
 from bertwright.studies.corpora import Grammar, Written
-from bertwright.studies.corpora.stories import HOURS, Name, Story, World, connected, stories
+from bertwright.studies.corpora.stories import (
+    HOURS,
+    Name,
+    Story,
+    World,
+    connected,
+    sentence,
+    stories,
+)
 from bertwright.tasks.catalogue import find_part, table_task, tagging_task
 from bertwright.tasks.formats.minimal_pairs import MinimalPair, read_minimal_pairs
 from bertwright.tasks.formats.tables import Columns
@@ -32,7 +41,7 @@ def test_the_same_choice_writes_the_same_bytes(written: Written, tmp_path: Path)
     again = Written(tmp_path / "again")
     Grammar(documents=100).write(again)
     files = [file for file in written.folder.rglob("*") if file.is_file()]
-    assert len(files) == 10
+    assert len(files) == 11
     for file in files:
         assert (again.folder / file.relative_to(written.folder)).read_bytes() == file.read_bytes()
 
@@ -114,6 +123,15 @@ def test_facts_are_always_the_same() -> None:
         assert isinstance(fact[-1], Name)
         told.setdefault(" ".join(str(word) for word in fact[:-1]), set()).add(str(fact[-1]))
     assert all(len(answers) == 1 for answers in told.values())
+
+
+def test_every_fact_is_asked_for_once(written: Written) -> None:
+    asked = [json.loads(line) for line in written.questions.read_text("utf-8").splitlines()]
+    told = {f"{each['prompt']} {each['answer']}." for each in asked}
+    draw, world = np.random.default_rng(0), World(0)
+    assert told == {sentence(world.fact(draw)) for _ in range(5000)}
+    assert len(told) == len(asked) == 90
+    assert all(e["gap"].replace("[MASK]", e["answer"]) in told for e in asked)
 
 
 def test_pairs_of_agreement_differ_in_the_number_of_the_verb(pairs: list[MinimalPair]) -> None:

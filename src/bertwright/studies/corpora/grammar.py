@@ -8,7 +8,7 @@ from pydantic import Field
 
 from bertwright.studies.corpora.corpus import Corpus, Written, write_lines
 from bertwright.studies.corpora.stories import Story, World, connected, stories
-from bertwright.studies.corpora.story_tasks import write_pairs, write_tasks
+from bertwright.studies.corpora.story_tasks import write_pairs, write_questions, write_tasks
 from bertwright.studies.corpora.talks import talks
 from bertwright.text.preparation import prepare
 from bertwright.text.tokenizers import TokenizerChoice
@@ -37,6 +37,7 @@ class Grammar(Corpus):
             for story in self._stories(world):
                 file.write(f"{story}\n\n")
         write_pairs(world, self.seed, to.pairs)
+        write_questions(world, to.questions)
         write_tasks(world, self.seed, to)
         if self.annotated:
             told = (_annotated(story, world) for story in self._stories(world))

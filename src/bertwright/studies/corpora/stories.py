@@ -88,7 +88,13 @@ class World:
 
     def fact(self, draw: np.random.Generator) -> list[Word]:
         """One of the facts, as a sentence."""
-        number, relation = int(draw.integers(PEOPLE)), int(draw.integers(3))
+        return self._fact(int(draw.integers(PEOPLE)), int(draw.integers(3)))
+
+    def facts(self) -> Iterator[list[Word]]:
+        """All of them."""
+        return (self._fact(number, relation) for number in range(PEOPLE) for relation in range(3))
+
+    def _fact(self, number: int, relation: int) -> list[Word]:
         if relation == 0:
             return [self.people[number], "founded", self.founded[number]]
         if relation == 1:

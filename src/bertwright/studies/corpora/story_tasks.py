@@ -1,8 +1,8 @@
 """What can be asked of a model that has read the stories of :mod:`.stories`.
 
-Minimal pairs: agreement over a distractor, facts of the world, the order of words. Tasks: does one
-sentence follow from another, which topic has a text, where are the names, which of two sentences
-comes first in a day.
+Minimal pairs: agreement over a distractor, facts of the world, the order of words. Questions: how
+a fact ends. Tasks: does one sentence follow from another, which topic has a text, where are the
+names, which of two sentences comes first in a day.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 
 from bertwright.randomness import generator, key
-from bertwright.studies.corpora.corpus import Written
+from bertwright.studies.corpora.corpus import Written, write_lines
 from bertwright.studies.corpora.stories import (
     TOPICS,
     Clause,
@@ -48,6 +48,22 @@ def write_pairs(world: World, seed: int, file: Path) -> None:
                 good, bad = make(world, draw)
                 row = {"sentence_good": good, "sentence_bad": bad, "UID": name}
                 opened.write(json.dumps(row) + "\n")
+
+
+def write_questions(world: World, file: Path) -> None:
+    """Every fact of the world with its last name left open: as text to continue, and with a gap."""
+    write_lines(
+        file,
+        (
+            {
+                "kind": "facts",
+                "prompt": sentence(words).removesuffix("."),
+                "answer": str(name),
+                "gap": sentence([*words, "[MASK]"]),
+            }
+            for *words, name in world.facts()
+        ),
+    )
 
 
 def _agreement(world: World, draw: np.random.Generator) -> tuple[str, str]:
