@@ -31,6 +31,7 @@ SYSTEMS = systems()
 
 TOY_MIXER = {
     "head_width": 16,
+    "heads": 2,
     "patterns": ["left"],
     "between": 40,
     "cell": 48,

@@ -122,7 +122,7 @@ def test_evaluations_are_made_when_due() -> None:
 
 def test_a_loss_that_is_not_finite_stops_and_saves_its_batch(tmp_path: Path) -> None:
     toy = Toy(tmp_path, poisoned_step=7)
-    with pytest.raises(UserError, match=r"'fit' is not finite at step 7 .*continue with --resume"):
+    with pytest.raises(UserError, match=r"'fit' is not finite at step 7 .*begin anew in another"):
         train(toy.job())
     (file,) = tmp_path.glob("not-finite-*")
     saved = load_file(file)
