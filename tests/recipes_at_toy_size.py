@@ -125,7 +125,7 @@ class ToyText:
         self.marks[::2] |= WORD_START
         self.marks[self.sentence_starts[:-1]] |= SENTENCE_START
         self.marks[self.document_starts[:-1]] |= DOCUMENT_START
-        self.occurrences = Occurrences(cast(Any, self))
+        self.occurrences = Occurrences(self)
 
     def pieces_of(self, text: str) -> list[int]:
         return [5 + sum(text.strip().lower().encode()) % (VOCABULARY - 5)] * 2

@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import varlen
 
-from bertwright.encoder.kernels.attention import KERNELS, Call, attend
+from bertwright.encoder.kernels.attention import KERNELS, attend
+from bertwright.encoder.kernels.call import Call
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.taps import Site, Taps

@@ -7,7 +7,8 @@ from itertools import product
 import pytest
 import torch
 
-from bertwright.encoder.kernels.attention import Call, attend
+from bertwright.encoder.kernels.attention import attend
+from bertwright.encoder.kernels.call import Call
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.mixers import AttentionChoice
 from bertwright.encoder.norms import LayerNormChoice

@@ -40,7 +40,7 @@ class FewPieces(NumberedSplit):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.occurrences = Occurrences(cast(Any, self))
+        self.occurrences = Occurrences(self)
         turns = self.sentence_starts[:-1]
         self.turns = Turns(turns, (np.arange(len(turns)) % 2).astype(np.uint8))
 

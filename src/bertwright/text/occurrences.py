@@ -1,23 +1,30 @@
 """Where else in its document a piece stands, which a row that holds a part of it cannot tell."""
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from bertwright.text.shards import Split
 
 DOCUMENTS_KEPT = 128
 """So many documents are counted once for all rows that are read meanwhile: it repays where they are
 few and long."""
 
 
+class Documents(Protocol):
+    """Pieces in documents, which start at ``document_starts``; the last entry is the end."""
+
+    document_starts: NDArray[np.int64]
+
+    def pieces(self, start: int, stop: int) -> NDArray[np.int32]: ...
+
+    def gather(self, starts: NDArray[np.int64], length: int) -> tuple[NDArray[np.int32], Any]: ...
+
+
 class Occurrences:
     """How often each piece stands in the documents of a split, counted when a row asks for it."""
 
-    def __init__(self, split: "Split") -> None:
+    def __init__(self, split: Documents) -> None:
         self._split = split
         self._counts_of = lru_cache(DOCUMENTS_KEPT)(self._count)
 

@@ -4,23 +4,19 @@ The plain definition is attention under the dense mask of the same rule; weights
 same places as there.
 """
 
-from typing import TYPE_CHECKING
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from bertwright.encoder.kernels.call import Call
 from bertwright.encoder.kernels.noise import Noise, dropout
 from bertwright.encoder.visibility import Group, Tiles
-
-if TYPE_CHECKING:
-    from bertwright.encoder.kernels.attention import Call
 
 # Legend: n tiles of queries, t places in a tile, m tiles of keys for each of them; h of the H heads
 # keep one rule; R lanes, which are these heads, or those of all rows where one layout serves them.
 
 
-def tiled(call: "Call") -> Tensor:
+def tiled(call: Call) -> Tensor:
     """The context (B, H, L, d) of a call whose view is laid out in tiles."""
     of_heads = [tiles.heads for tiles in call.view.tiles if tiles.heads is not None]
     contexts = [_computed(call, tiles) for tiles in call.view.tiles]
@@ -29,7 +25,7 @@ def tiled(call: "Call") -> Tensor:
     return torch.cat(contexts, dim=1).index_select(1, torch.cat(of_heads).argsort())
 
 
-def _computed(call: "Call", tiles: Tiles) -> Tensor:
+def _computed(call: Call, tiles: Tiles) -> Tensor:
     """The context (B, h, L, d) of the heads that see by the same tiles."""
     query, key, value = (_cut(x, tiles) for x in (call.query, call.key, call.value))
     contexts: list[Tensor] = []
@@ -46,14 +42,14 @@ def _computed(call: "Call", tiles: Tiles) -> Tensor:
     return _joined(torch.cat(contexts).index_select(0, tiles.back), call.query, tiles)
 
 
-def _fused(query: Tensor, key: Tensor, value: Tensor, group: Group, call: "Call") -> Tensor:
+def _fused(query: Tensor, key: Tensor, value: Tensor, group: Group, call: Call) -> Tensor:
     return F.scaled_dot_product_attention(
         query, key, value, attn_mask=group.mask, scale=call.factor
     )
 
 
 def _written_out(
-    query: Tensor, key: Tensor, value: Tensor, group: Group, tiles: Tiles, call: "Call"
+    query: Tensor, key: Tensor, value: Tensor, group: Group, tiles: Tiles, call: Call
 ) -> Tensor:
     scores = torch.matmul(query, key.transpose(-1, -2))
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32)).mul_(call.factor)

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from bertwright.encoder.cache import KeysAndValues
 from bertwright.encoder.feed_forward import ACTIVATIONS, Activation
-from bertwright.encoder.kernels.attention import Call, KernelName, attend
+from bertwright.encoder.kernels.attention import KernelName, attend
+from bertwright.encoder.kernels.call import Call
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.mixers.global_rows import GlobalRows
 from bertwright.encoder.mixers.mixer import InHeads

@@ -5,7 +5,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from bertwright.encoder.kernels.attention import Call, KernelName, attend
+from bertwright.encoder.kernels.attention import KernelName, attend
+from bertwright.encoder.kernels.call import Call
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.mixers.mixer import InHeads
 from bertwright.encoder.norms import Norm

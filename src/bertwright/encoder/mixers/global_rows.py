@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from bertwright.encoder.kernels.attention import Call, attend
+from bertwright.encoder.kernels.attention import attend
+from bertwright.encoder.kernels.call import Call
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.positions import HeadShape, Rotation, rotate
 from bertwright.encoder.roles import Role

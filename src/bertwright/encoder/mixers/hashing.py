@@ -7,7 +7,8 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn.functional import normalize, pad
 
-from bertwright.encoder.kernels.attention import DROPOUT_SITE, Call, attend
+from bertwright.encoder.kernels.attention import attend
+from bertwright.encoder.kernels.call import DROPOUT_SITE, Call
 from bertwright.encoder.kernels.noise import Noise, dropout, gaussian
 from bertwright.encoder.mixers.mixer import InHeads
 from bertwright.encoder.norms import Norm
