@@ -58,12 +58,14 @@ def test_a_text_is_read_in_the_language_that_is_said(tokenizer):
     plain, first, second = (model.embed(TEXTS, language=name) for name in (None, *known[:2]))
     np.testing.assert_array_equal(plain, first)
     assert np.abs(plain - second).max() > 1e-3
+    assert model.score(TEXTS, language=known[0]) != model.score(TEXTS, language=known[1])
     with torch.no_grad():
         rows = model.model.encoder.embeddings.languages.weight
         rows[1] = rows[0]
     for one, other in zip(model.encode(TEXTS, language=known[1]), model.encode(TEXTS), strict=True):
         np.testing.assert_array_equal(one, other)
     assert model.fill_mask("the [MASK]", language=known[1]) == model.fill_mask("the [MASK]")
+    assert model.score(TEXTS, language=known[0]) == model.score(TEXTS, language=known[1])
     with pytest.raises(UserError, match="no vector for the language 'xx'"):
         model.embed(TEXTS, language="xx")
 

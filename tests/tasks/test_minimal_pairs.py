@@ -12,7 +12,7 @@ from bertwright.tasks.minimal_pairs import score_minimal_pairs
 def scoring(scores: dict[str, float]) -> SimpleNamespace:
     asked: list[str] = []
 
-    def score(texts: list[str]) -> list[float]:
+    def score(texts: list[str], language: str | None) -> list[float]:
         asked.extend(texts)
         return [scores[text] for text in texts]
 

@@ -104,6 +104,8 @@ def _more_than_plain(system: str, size: str, data: Path) -> Iterator[str]:
         yield "encoder and decoder"
     if recipe.encoder.mixer.recurrent:
         yield "place after place"
+    if recipe.encoder.residual.is_reversible:
+        yield "blocks computed again on the way back"
     if any(objective.rewrites for objective in asked):
         yield "a generator"
     if any(isinstance(objective, Permutation) for objective in asked):

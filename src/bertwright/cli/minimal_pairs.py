@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from bertwright.cli.embed import Language
 from bertwright.cli.output import AsJson, report
 
 
@@ -14,6 +15,7 @@ def minimal_pairs(
         Path,
         typer.Argument(help="Pairs as in BLiMP: a .jsonl file, also .gz, or a folder of them."),
     ],
+    language: Language = None,
     as_json: AsJson = False,
 ) -> None:
     """Score minimal pairs in float32: by log-likelihood in a causal model, in others by
@@ -26,7 +28,7 @@ def minimal_pairs(
     from bertwright.tasks.minimal_pairs import score_minimal_pairs
 
     pairs = read_minimal_pairs(file)
-    scores = score_minimal_pairs(load(model, "float32"), pairs)
+    scores = score_minimal_pairs(load(model, "float32"), pairs, language)
     if as_json:
         report(scores.as_dict(), as_json)
         return

@@ -32,22 +32,25 @@ def reading_rule(model: Model) -> Visibility:
 
 @torch.inference_mode()
 def log_probabilities(
-    model: Model, rows: Sequence[Sequence[int]], padding: int
+    model: Model, rows: Sequence[Sequence[int]], padding: int, language: int | None = None
 ) -> list[list[float]]:
     """Of every piece of every row but the first, given those before it, in nats and float64."""
     rule, device = reading_rule(model), model.embedding.device
     found: list[list[float]] = [[]] * len(rows)
     for batch in read_batches(rows, padding, device, budget=LIKELIHOOD_BUDGET):
-        states = model(batch.pieces, batch.coordinates, rule)
+        states = model(batch.pieces, batch.coordinates.spoken(batch.pieces, language), rule)
         for row, (number, length) in enumerate(zip(batch.numbers, batch.lengths, strict=True)):
             logs = model.logits(states[row, : length - 1]).double().log_softmax(-1)
             found[number] = logs.gather(1, batch.pieces[row, 1:length, None])[:, 0].tolist()
     return found
 
 
-def log_likelihoods(model: Model, tokenizer: Tokenizer, texts: Sequence[str]) -> list[float]:
-    """One number per text, in nats; texts are cut to the longest row."""
+def log_likelihoods(
+    model: Model, tokenizer: Tokenizer, texts: Sequence[str], language: int | None = None
+) -> list[float]:
+    """One number per text, in nats; texts are cut to the longest row. ``language`` is the number of
+    the one they are in."""
     specials, longest = tokenizer.specials, model.encoder.longest
     opening = model.recipe.assembly.opening(specials)
     rows = [[opening, *tokenizer.encode(text)][:longest] for text in texts]
-    return [sum(logs) for logs in log_probabilities(model, rows, specials.pad)]
+    return [sum(logs) for logs in log_probabilities(model, rows, specials.pad, language)]

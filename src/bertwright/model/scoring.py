@@ -24,8 +24,9 @@ def pseudo_log_likelihoods(
     model: Model,
     tokenizer: Tokenizer,
     texts: Sequence[str],
+    language: int | None = None,
 ) -> list[float]:
-    """One number per text, in nats."""
+    """One number per text, in nats; ``language`` is the number of the one they are in."""
     rows: list[list[int]] = []
     asked: list[tuple[int, int, int]] = []
     specials, device = tokenizer.specials, model.embedding.device
@@ -43,7 +44,7 @@ def pseudo_log_likelihoods(
         states = states_asked(
             model,
             batch.pieces,
-            batch.coordinates,
+            batch.coordinates.spoken(batch.pieces, language),
             (first <= place) & (place < end),
             first,
             specials.mask,

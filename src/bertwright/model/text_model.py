@@ -200,17 +200,16 @@ class TextModel:
         spoken = Spoken(self._language(language), self._language(into))
         return generate(self.model, self.tokenizer, several, decoding, num_samples, by, spoken)
 
-    def score(self, texts: Sequence[str]) -> list[float]:
+    def score(self, texts: Sequence[str], language: str | None = None) -> list[float]:
         """The log-likelihood of every text, in nats and float32.
 
         Of a causal model it is the sum over its pieces, each given those before it. Of any other it
         is the pseudo-log-likelihood: each piece is hidden in turn, together with the later pieces
-        of its word (Kauf and Ivanova 2023).
+        of its word (Kauf and Ivanova 2023). ``language`` as in :meth:`encode`.
         """
         self.require_output("score")
-        if self.continues:
-            return log_likelihoods(self.model, self.tokenizer, texts)
-        return pseudo_log_likelihoods(self.model, self.tokenizer, texts)
+        scores = log_likelihoods if self.continues else pseudo_log_likelihoods
+        return scores(self.model, self.tokenizer, texts, self._language(language))
 
     @property
     def continues(self) -> bool:

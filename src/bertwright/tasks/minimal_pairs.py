@@ -49,17 +49,20 @@ class MinimalPairScores:
         return {**self.all.as_dict(), "paradigms": paradigms}
 
 
-def score_minimal_pairs(model: TextModel, pairs: Sequence[MinimalPair]) -> MinimalPairScores:
+def score_minimal_pairs(
+    model: TextModel, pairs: Sequence[MinimalPair], language: str | None = None
+) -> MinimalPairScores:
     """Score every sentence once, and compare the two of every pair.
 
-    Errors: UserError for a model without an output over the vocabulary, or over items.
+    ``language`` is that of the sentences, for an encoder with a vector for each. Errors: UserError
+    for a model without an output over the vocabulary, over items, or without that language.
     """
     model.require_words("minimal-pairs")
     texts = list(dict.fromkeys(text for pair in pairs for text in (pair.good, pair.bad)))
     scores: dict[str, float] = {}
     for start in range(0, len(texts), AT_ONCE):
         some = texts[start : start + AT_ONCE]
-        scores.update(zip(some, model.score(some), strict=True))
+        scores.update(zip(some, model.score(some, language), strict=True))
     leads = [scores[pair.good] - scores[pair.bad] for pair in pairs]
     by_paradigm: dict[str, list[float]] = {}
     for pair, lead in zip(pairs, leads, strict=True):
