@@ -66,6 +66,29 @@ def test_without_speakers_two_take_turns(tmp_path: Path, tokenizer: Tokenizer) -
     assert [who for who, _ in turns(data)] == [0, 1, 0]
 
 
+SPOKEN = ["M: who is there?", "Ann: it is me.", "M: come in."]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "column"),
+    [
+        ("talk.txt", "\n".join(SPOKEN), "dialogue"),
+        ("talk.jsonl", json.dumps({"dialogue": SPOKEN}), "dialogue"),
+        ("talk.json", json.dumps([[SPOKEN, [{"question": "who?"}], "1"]]), "0"),
+    ],
+)
+def test_turns_may_begin_with_who_says_them(
+    name: str, content: str, column: str, tmp_path: Path, tokenizer: Tokenizer
+) -> None:
+    data = made(tmp_path, tokenizer, name, content, dialogue_column=column)
+    assert turns(data) == [(0, "who is there ?"), (1, "it is me ."), (0, "come in .")]
+
+
+def test_a_colon_in_some_turns_names_nobody(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    data = made(tmp_path, tokenizer, "talk.txt", "it is: me\nwho\ncome in: then")
+    assert [who for who, _ in turns(data)] == [0, 1, 0]
+
+
 def test_plain_text_has_a_turn_on_each_line(tmp_path: Path, tokenizer: Tokenizer) -> None:
     data = made(tmp_path, tokenizer, "talk.txt", "who is there?\nit is me.\n\ncome in\nthen\n")
     assert [who for who, _ in turns(data)] == [0, 1, 0, 1]

@@ -33,6 +33,10 @@ def as_jsonl(documents: list[str]) -> bytes:
     return "\n".join(json.dumps({"id": 1, "text": text}) for text in documents).encode()
 
 
+def as_json(documents: list[str]) -> bytes:
+    return json.dumps([{"id": 1, "text": text} for text in documents], indent=1).encode()
+
+
 def as_csv(documents: list[str]) -> bytes:
     file = io.StringIO(newline="")
     csv.writer(file).writerows([["id", "text"], *(["1", text] for text in documents)])
@@ -45,7 +49,13 @@ def as_parquet(documents: list[str]) -> bytes:
     return file.getvalue()
 
 
-WRITERS = {"txt": as_txt, "jsonl": as_jsonl, "csv": as_csv, "parquet": as_parquet}
+WRITERS = {
+    "txt": as_txt,
+    "json": as_json,
+    "jsonl": as_jsonl,
+    "csv": as_csv,
+    "parquet": as_parquet,
+}
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
     ".gz": gzip.compress,
@@ -118,8 +128,8 @@ def test_names_that_fit_nothing(name: str, message: str, tmp_path: Path) -> None
 def test_a_format_may_be_said(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("text")
     assert read(tmp_path / "notes.md", format="txt")[0] == ["text"]
-    with pytest.raises(UserError, match="did you mean 'jsonl'"):
-        read(tmp_path / "notes.md", format="json")
+    with pytest.raises(UserError, match="did you mean 'json'"):
+        read(tmp_path / "notes.md", format="jsonn")
 
 
 def test_line_ends_of_every_system(tmp_path: Path) -> None:
@@ -188,9 +198,9 @@ def test_an_empty_file_is_counted(tmp_path: Path) -> None:
     for ending in WRITERS:
         (tmp_path / f"empty.{ending}").write_bytes(b"")
     (tmp_path / "some.txt").write_text("text")
-    documents, counts = read(tmp_path)
+    documents, counts = read(*sorted(tmp_path.iterdir()))
     assert documents == ["text"]
-    assert counts.empty_files == 4
+    assert counts.empty_files == len(WRITERS)
 
 
 @pytest.mark.parametrize("packing", [".gz", ".zst"])
@@ -225,6 +235,35 @@ def test_wrong_rows_are_named(tmp_path: Path) -> None:
         file.write_text(f'{{"text": "fine"}}\n{line}\n')
         with pytest.raises(UserError, match=message):
             read(file)
+
+
+def test_columns_of_rows_that_are_lists_are_numbers(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('[["one", "two"], ["three", "four"]]')
+    assert read(tmp_path / "a.json", column="1")[0] == ["two", "four"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[{", "a.json is not JSON"),
+        ('{"text": "a"}', "a.json is not a JSON list of rows: .* --format jsonl"),
+        ('[{"text": "a"}, "b"]', "a.json, row 2 is neither an object nor a list"),
+        ('[["a"]]', "row 1 has no column 'text'"),
+    ],
+)
+def test_a_wrong_json_list_is_named(content: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(content)
+    with pytest.raises(UserError, match=message):
+        read(tmp_path / "a.json")
+
+
+def test_json_is_read_where_it_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one")
+    (tmp_path / "report.json").write_bytes(as_json(DOCUMENTS))
+    documents, counts = read(tmp_path)
+    assert documents == ["one"]
+    assert counts.ignored_files == 1
+    assert read(tmp_path / "report.json")[0] == DOCUMENTS
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])

@@ -13,13 +13,14 @@ Texts = Annotated[
     typer.Argument(
         metavar="TEXT...",
         help="Files, folders, quoted patterns, or - for standard input: .txt (a blank line ends a "
-        "document), .jsonl, .csv, .tsv, .parquet, each also .gz or .zst. en=FILE states the "
-        "language; en,de=FILE,FILE are translations line by line, en,de=TABLE column by column.",
+        "document), .jsonl, .csv, .tsv, .parquet, and .json where it is named (one list of rows), "
+        "each also .gz or .zst. en=FILE states the language; en,de=FILE,FILE are translations line "
+        "by line, en,de=TABLE column by column.",
     ),
 ]
 Column = Annotated[str, typer.Option(help="The column (or key) that holds the text of tables.")]
 Format = Annotated[
-    str | None, typer.Option(help="txt, jsonl, csv, tsv or parquet, whatever the names say.")
+    str | None, typer.Option(help="txt, json, jsonl, csv, tsv or parquet, whatever the names say.")
 ]
 LanguageColumn = Annotated[
     str | None, typer.Option(help="The column (or key) of tables that holds the language.")
@@ -68,7 +69,8 @@ def prepare(
         list[str] | None,
         typer.Option(
             help="A file of dialogues beside the texts: a table with lists of turns, or plain text "
-            "with a turn on each line. May be given several times."
+            "with a turn on each line. Where each begins with a name and a colon, that is who says "
+            "it. May be given several times."
         ),
     ] = None,
     dialogue_column: Annotated[

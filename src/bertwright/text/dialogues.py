@@ -1,6 +1,7 @@
 """Dialogues: documents of turns, each on a line of its own, with who says it."""
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,17 +14,16 @@ from bertwright.text.documents import Document, ReadCounts, texts_of_row
 from bertwright.text.marks import DOCUMENT_START
 from bertwright.text.piece_cache import Encoded
 
-
-def alternating(text: str) -> tuple[int, ...]:
-    """Two speakers who take turns line by line."""
-    return tuple(number % 2 for number in range(text.count("\n") + 1))
+_SAID_BY = re.compile(r"([^\s:][^:]{0,30}):\s+(.+)")
+"""A turn that begins with who says it: a name of at most 31 characters, and a colon."""
 
 
 def dialogue_of_value(
     value: Any, language: str | None, where: str, counts: ReadCounts
 ) -> Iterator[Document]:
     """The dialogue in a value of a table: a list of turns, each a text or an object that holds its
-    ``text`` and perhaps its ``speaker``; without speakers two of them take turns.
+    ``text`` and perhaps its ``speaker``. Without speakers two of them take turns, unless every turn
+    begins with a name and a colon.
 
     Nothing where it has fewer than two turns with text. Errors: UserError for any other value.
     """
@@ -36,16 +36,19 @@ def dialogue_of_value(
         )
     said: list[Any] = value
     turns: list[str] = []
-    speakers: list[int] = []
-    numbers: dict[Any, int] = {}
+    speakers: list[Any] = []
     for number, turn in enumerate(said):
         text, speaker = _turn(turn, number, where)
-        lines = "\n".join(texts_of_row(text, counts)).split()
-        if lines:
-            turns.append(" ".join(lines))
-            speakers.append(numbers.setdefault(speaker, len(numbers)))
+        words = "\n".join(texts_of_row(text, counts)).split()
+        if words:
+            turns.append(" ".join(words))
+            speakers.append(speaker)
+    if not any(isinstance(turn, dict) and "speaker" in turn for turn in said):
+        turns, speakers = _said_by(turns) or (turns, speakers)
+    numbers = {speaker: number for number, speaker in enumerate(dict.fromkeys(speakers))}
     if len(turns) > 1:
-        yield Document("\n".join(turns), language, speakers=tuple(speakers))
+        spoken = tuple(numbers[speaker] for speaker in speakers)
+        yield Document("\n".join(turns), language, speakers=spoken)
 
 
 def joined(encoded: Encoded, documents: Sequence[Document]) -> tuple[Encoded, NDArray[np.int64]]:
@@ -63,6 +66,14 @@ def joined(encoded: Encoded, documents: Sequence[Document]) -> tuple[Encoded, ND
     turns = np.stack([begins, np.array(speakers, np.int64)], axis=1)
     whole = replace(encoded, marks=marks, document_lengths=lengths)
     return whole, turns[(turns[:, 1] >= 0) & (encoded.document_lengths > 0)]
+
+
+def _said_by(turns: Sequence[str]) -> tuple[list[str], list[Any]] | None:
+    """What was said and by whom; None unless every turn says who says it."""
+    found = [said for turn in turns if (said := _SAID_BY.fullmatch(turn))]
+    if len(found) < len(turns):
+        return None
+    return [said[2] for said in found], [said[1] for said in found]
 
 
 def _turn(turn: Any, number: int, where: str) -> tuple[str, Any]:

@@ -1,4 +1,4 @@
-"""Files to documents: plain text, JSON lines, CSV, TSV and parquet, each also .gz or .zst.
+"""Files to documents: plain text, JSON, JSON lines, CSV, TSV and parquet, each also .gz or .zst.
 
 A source may state its language, or two of them where it holds translations; or a column does.
 """
@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
 from bertwright.text.annotations import annotated, annotated_row, annotations_of
-from bertwright.text.dialogues import alternating, dialogue_of_value
+from bertwright.text.dialogues import dialogue_of_value
 from bertwright.text.documents import (
     Annotation,
     Document,
@@ -78,8 +78,10 @@ def _read_txt(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[Doc
     language = source.languages[0] if source.languages else None
     whole = texts_at_blank_lines(bounded_lines(texts, counts), counts)
     for text, annotations in annotated(whole, known):
-        speakers = alternating(text) if source.dialogues else ()
-        yield Document(text, language, annotations=annotations, speakers=speakers)
+        if source.dialogues:
+            yield from dialogue_of_value(text.split("\n"), language, source.name, counts)
+        else:
+            yield Document(text, language, annotations=annotations)
 
 
 def _read_aligned(source: Source, beside: str, counts: ReadCounts) -> Iterator[Document]:
@@ -112,6 +114,29 @@ def _read_jsonl(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[R
             raise UserError(f"{where} is not JSON: {error}") from None
         if not isinstance(row, dict):
             raise UserError(f"{where} is not a JSON object: each line must be {{...}}")
+        yield where, _chosen(row, where, source)
+
+
+def _read_json(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[Row]:
+    """One list of rows, read whole; the columns of a row that is a list are 0, 1, 2 ..."""
+    text = "".join(decode(read_bytes(raw, source.name, counts), source.name, counts))
+    try:
+        rows = json.loads(text) if text.strip() else []
+    except ValueError as error:
+        raise UserError(f"{source.name} is not JSON: {error}") from None
+    if not isinstance(rows, list):
+        raise UserError(
+            f"{source.name} is not a JSON list of rows: where each line is an object, say "
+            "--format jsonl"
+        )
+    given: list[Any] = rows
+    for number, row in enumerate(given, start=1):
+        where = f"{source.name}, row {number}"
+        if isinstance(row, list):
+            values: list[Any] = row
+            row = {str(place): value for place, value in enumerate(values)}
+        if not isinstance(row, dict):
+            raise UserError(f"{where} is neither an object nor a list: each row must be one")
         yield where, _chosen(row, where, source)
 
 
@@ -236,6 +261,7 @@ class _Tsv(csv.excel_tab):
 _DIALECTS: dict[str, type[csv.Dialect]] = {"csv": csv.excel, "tsv": _Tsv}
 
 _TABLES: dict[str, Callable[[BinaryIO, Source, ReadCounts], Iterator[Row]]] = {
+    "json": _read_json,
     "jsonl": _read_jsonl,
     "csv": _read_separated,
     "tsv": _read_separated,

@@ -11,7 +11,10 @@ from bertwright.text.documents import ReadCounts
 from bertwright.text.languages import declared
 
 STANDARD_INPUT = "-"
-FORMATS = ("txt", "jsonl", "csv", "tsv", "parquet")
+FORMATS = ("txt", "json", "jsonl", "csv", "tsv", "parquet")
+_FOUND_IN_FOLDERS = tuple(format for format in FORMATS if format != "json")
+"""What else lies about as JSON is seldom text: it is read where it is named."""
+
 _COMPRESSED = (".gz", ".zst")
 
 
@@ -145,10 +148,12 @@ def _files(
         return [given]
     if path.is_dir():
         files = sorted(str(f) for f in path.rglob("*") if f.is_file() and not _hidden(f, path))
-        known = [file for file in files if format or _format_of(file, languages)]
+        known = [
+            file for file in files if format or _format_of(file, languages) in _FOUND_IN_FOLDERS
+        ]
         counts.ignored_files += len(files) - len(known)
         if not known:
-            endings = ", ".join(f".{known}" for known in FORMATS)
+            endings = ", ".join(f".{known}" for known in _FOUND_IN_FOLDERS)
             raise UserError(f"{given} holds no text: no file in it ends in {endings} (.gz, .zst)")
         return known
     matches = sorted(f for f in glob.glob(given, recursive=True) if Path(f).is_file())
