@@ -14,6 +14,7 @@ from bertwright.model import Model
 from bertwright.model.text_model import TextModel
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.prompting import Prompt, _candidate, _drawn, _scores, _shots, _whole, prompt
+from bertwright.text.preparation import prepare
 from bertwright.text.tokenizers import ByteBpeChoice, Tokenizer
 from bertwright.text.vocabularies import train_tokenizer
 from recipes_at_toy_size import toy
@@ -156,3 +157,17 @@ def test_the_verb_prints_what_was_promised(tokenizer: Tokenizer, tmp_path: Path)
         "prompt",
     }
     assert "\nLabel: ancient" in found["prompt"]
+
+
+def test_what_was_read_in_training_is_counted(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    read = EXAMPLES[0].first
+    (tmp_path / "a.txt").write_text(f"{read}\n")
+    training = prepare(tmp_path / "a.txt", tmp_path / "data", tokenizer, heldout=0.0, num_workers=1)
+    model = made(tokenizer, "gpt")
+    whole = prompt(model, EXAMPLES, 0, training=training, template=TEMPLATE)
+    assert whole.read == tuple(example.first == read for example in EXAMPLES)
+    others = prompt(model, EXAMPLES[1:], 0, template=TEMPLATE)
+    assert whole.as_dict()["read"] == 1
+    assert whole.as_dict()["mean_of_unread"] == pytest.approx(others.scores[0])
+    all_read = prompt(model, EXAMPLES[:1], 0, training=training, template=TEMPLATE)
+    assert all_read.as_dict()["mean_of_unread"] is None

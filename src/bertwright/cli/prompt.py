@@ -42,6 +42,10 @@ def prompt(
     seeds: Annotated[
         int, typer.Option(min=1, help="Draws of the shots, for mean and interval.")
     ] = 1,
+    trained_on: Annotated[
+        Path | None,
+        typer.Option(help="The model's data folder: says how many of the texts stand in it."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Let a model choose labels by how likely they are: in a causal model what follows the prompt,
@@ -53,6 +57,7 @@ def prompt(
     from bertwright.interop.loading import load
     from bertwright.tasks.formats.tables import Columns, read_table
     from bertwright.tasks.prompting import prompt as prompted
+    from bertwright.text.shards import Data
 
     columns = Columns(text, pair, label)
     settings: dict[str, Any] = {"words": {}}
@@ -67,6 +72,7 @@ def prompt(
         shots,
         solved=None if train is None else read_table(train, columns),
         seeds=seeds,
+        training=None if trained_on is None else Data.open(trained_on),
         template=template.replace(r"\n", "\n"),
         between=between.replace(r"\n", "\n"),
         comparison=compare.value,

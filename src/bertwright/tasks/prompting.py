@@ -29,6 +29,8 @@ from bertwright.model.text_model import TextModel
 from bertwright.randomness import Permutation, key
 from bertwright.statistics import Estimate, estimate
 from bertwright.tasks.formats.examples import Example
+from bertwright.text.overlap import standing_in
+from bertwright.text.shards import Data
 
 AT_ONCE = 256
 """Candidates that are scored together."""
@@ -85,16 +87,23 @@ class Candidate:
 class Prompted:
     """How often a model was right, by the seed that chose and ordered the shots.
 
-    ``prompt`` is what was asked first, with its right label.
+    ``prompt`` is what was asked first, with its right label. ``read`` says of each example whether
+    its text stood in what the model was trained on; None where nobody looked.
     """
 
     shots: int
     labels: tuple[str, ...]
-    scores: tuple[float, ...]
     majority: float
     examples: int
     prompt: str
     predictions: tuple[tuple[str, ...], ...] = field(repr=False)
+    right: tuple[str, ...] = field(repr=False)
+    read: tuple[bool, ...] | None = field(default=None, repr=False)
+
+    @property
+    def scores(self) -> tuple[float, ...]:
+        """The accuracy of each seed."""
+        return self._accuracies([True] * len(self.right))
 
     @property
     def estimate(self) -> Estimate:
@@ -113,8 +122,28 @@ class Prompted:
             "mean": found.mean,
             "interval": [found.low, found.high] if math.isfinite(found.low) else None,
             "majority": self.majority,
+            **self._by_what_was_read(),
             "prompt": self.prompt,
         }
+
+    def _by_what_was_read(self) -> dict[str, Any]:
+        """How many texts the model had read, and the accuracy among the others."""
+        if self.read is None:
+            return {}
+        unread = [not read for read in self.read]
+        accuracy = float(np.mean(self._accuracies(unread))) if any(unread) else None
+        return {"read": sum(self.read), "mean_of_unread": accuracy}
+
+    def _accuracies(self, among: Sequence[bool]) -> tuple[float, ...]:
+        """Of each seed, among some of the examples."""
+        return tuple(
+            float(
+                np.mean(
+                    [a == b for a, b, counts in zip(p, self.right, among, strict=True) if counts]
+                )
+            )
+            for p in self.predictions
+        )
 
 
 def prompt(
@@ -124,12 +153,14 @@ def prompt(
     *,
     solved: Sequence[Example] | None = None,
     seeds: int = 1,
+    training: Data | None = None,
     **settings: Any,
 ) -> Prompted:
     """Ask a model for the labels of examples, each behind ``shots`` solved ones.
 
     Shots are drawn from ``solved``, anew for every seed; without any, from the other examples that
-    are asked. ``settings`` are those of :class:`Prompt`. Errors: UserError for a setting that
+    are asked. ``training`` are the data of the model, where it shall be told how many of the texts
+    stand in them. ``settings`` are those of :class:`Prompt`. Errors: UserError for a setting that
     cannot be, too few examples, a prompt that is too long, and a model that names no pieces.
     """
     try:
@@ -156,12 +187,20 @@ def prompt(
     return Prompted(
         shots,
         labels,
-        tuple(float(np.mean([a == b for a, b in zip(p, right, strict=True)])) for p in predictions),
         Counter(right).most_common(1)[0][1] / len(right),
         len(asked),
         _whole(told, first, asked[0], right[0])[0],
         tuple(predictions),
+        tuple(right),
+        None if training is None else _read(training, asked),
     )
+
+
+def _read(training: Data, asked: Sequence[Example]) -> tuple[bool, ...]:
+    """Whether either text of each example stands in the data."""
+    first = standing_in(training, (example.first for example in asked))
+    second = standing_in(training, (example.second or "" for example in asked))
+    return tuple(a or b for a, b in zip(first, second, strict=True))
 
 
 def _check(model: TextModel, told: Prompt, asked: Sequence[Example], labels: Sequence[str]) -> None:
