@@ -1,6 +1,7 @@
 """What all tests share: one thread each, reproducible examples, and where the real data lie."""
 
 import os
+import signal
 from pathlib import Path
 
 # Before PyTorch is first imported: two workers with two threads each would fight over two cores.
@@ -8,6 +9,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 from hypothesis import settings
+
+# Whoever starts the tests in the background has them ignore Ctrl-C, and all that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 

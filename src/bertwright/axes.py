@@ -70,18 +70,36 @@ class Choice(Settings):
         kinds = cls.kinds()
         kind = settings["kind"]
         if kind not in kinds:
-            raise ValueError(f"has no kind {kind!r}{did_you_mean(str(kind), kinds)}")
+            near = did_you_mean(str(kind), kinds)
+            own = "" if near.endswith("?") else ", or one of your own with --plugin"
+            raise ValueError(f"has no kind {kind!r}{near}{own}")
         return kinds[kind].model_validate(settings)
+
+    @classmethod
+    def namesake(cls) -> "type[Choice] | None":
+        """Another value of the same axis that has its kind."""
+        if "kind" not in inspect.get_annotations(cls):
+            return None
+        axis = next(c for c in cls.__mro__ if Choice in c.__bases__)
+        others = (other for other in axis.with_kinds() if other is not cls)
+        return next((other for other in others if other.own_kind() == cls.own_kind()), None)
+
+    @classmethod
+    def with_kinds(cls) -> "list[type[Self]]":
+        """Every value of this axis."""
+        children = cls.__subclasses__()
+        own = [child for child in children if "kind" in inspect.get_annotations(child)]
+        return own + [found for child in children for found in child.with_kinds()]
 
     @classmethod
     def kinds(cls) -> dict[str, type[Self]]:
         """Every known value of this axis, by kind."""
-        found: dict[str, type[Self]] = {}
-        for child in cls.__subclasses__():
-            if "kind" in inspect.get_annotations(child):
-                found[get_args(child.model_fields["kind"].annotation)[0]] = child
-            found.update(child.kinds())
-        return found
+        return {value.own_kind(): value for value in cls.with_kinds()}
+
+    @classmethod
+    def own_kind(cls) -> str:
+        """What names this value of an axis."""
+        return get_args(cls.model_fields["kind"].annotation)[0]
 
 
 def did_you_mean(wrong: str, known: Iterable[str], listed: Iterable[str] | None = None) -> str:
@@ -94,10 +112,14 @@ def did_you_mean(wrong: str, known: Iterable[str], listed: Iterable[str] | None 
     return f" (known: {', '.join(names if listed is None else listed)})"
 
 
+_NAMES_OF_TYPES = ("constrained-float", "constrained-int", "float", "int", "str")
+"""What pydantic writes into the path of a value that may be of several types."""
+
+
 def explain(error: ValidationError, what: str) -> UserError:
     """One sentence for the first thing that is wrong with a recipe or another settings file."""
     first = error.errors()[0]
-    path = ".".join(str(part) for part in first["loc"])
+    path = ".".join(str(part) for part in first["loc"] if part not in _NAMES_OF_TYPES)
     message = first["msg"].removeprefix("Value error, ")
     return UserError(": ".join(part for part in (what, path, message) if part))
 

@@ -68,7 +68,10 @@ def write_text(path: Path, text: str) -> None:
 
 
 def require_free(path: Path) -> None:
-    """Refuse to write over something that is there."""
+    """Refuse to write over something that is there, or where nothing can be made."""
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise UserError(f"{path} cannot be made: {above} is no folder that can be written to")
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise UserError(f"{path} already exists: choose another folder with -o, or remove it")
 

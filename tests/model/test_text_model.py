@@ -180,3 +180,40 @@ def test_a_damaged_or_missing_folder_is_named(tokenizer, tmp_path):
     weights.write_bytes(weights.read_bytes()[:500])
     with pytest.raises(UserError, match=r"model.safetensors is damaged"):
         load_model(tmp_path / "m")
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_what_is_put_in_place_of_a_value_counts_while_it_is_there(tokenizer, precision):
+    model = TextModel(made("roberta", tokenizer).model, tokenizer, precision)
+    before = model.embed(TEXTS)
+    with model.replace("blocks.0.residual", torch.zeros_like):
+        assert np.abs(model.embed(TEXTS) - before).max() > 1e-3
+    with model.record("blocks.*.attention.weights") as values:
+        model.encode(TEXTS[:1])
+    assert values
+    np.testing.assert_array_equal(model.embed(TEXTS), before)
+
+
+def test_a_value_that_is_not_there_is_refused_by_its_name(tokenizer):
+    model = made("roberta", tokenizer)
+    near = "no value is named blocks.0.residaul: did you mean 'blocks.0.residual'"
+    with pytest.raises(UserError, match=near), model.model.record("blocks.0.residaul"):
+        model.embed(TEXTS)
+    with pytest.raises(UserError, match="no value"), model.model.replace("blocks.9.*", torch.abs):
+        model.embed(TEXTS)
+    with pytest.raises(UserError, match="there is no block 99: the last is 1"):
+        model.model(torch.zeros(1, 8, dtype=torch.int64), stop_after=99)
+    with model.model.record("nothing.of.this"):
+        pass
+
+
+def test_one_text_is_one_text(tokenizer):
+    model = made("roberta", tokenizer)
+    np.testing.assert_array_equal(model.embed(TEXTS[0]), model.embed(TEXTS[:1]))
+    np.testing.assert_array_equal(model.encode(TEXTS[0])[0], model.encode(TEXTS[:1])[0])
+    assert model.score(TEXTS[0]) == model.score(TEXTS[:1])
+
+
+def test_a_precision_that_is_not_there_is_refused(tokenizer):
+    with pytest.raises(UserError, match="no precision 'fp16': choose one of float32, bf16"):
+        TextModel(made("roberta", tokenizer).model, tokenizer, "fp16")

@@ -77,6 +77,14 @@ REFUSED = {
     # Nothing where there must be something.
     "bert; phases=[]": "phases: Tuple should have at least 1 item",
     "longformer; encoder.visibility.rules=[]": "rules: Tuple should have at least 1 item",
+    "bert; encoder.depth.layers=0": "encoder.depth.layers",
+    "bert; encoder.width=0": "encoder.width",
+    "bert; encoder.dropout=1.5": "encoder.dropout: Input should be less than 1",
+    "bert; encoder.mixer.dropout=-1": "encoder.mixer.dropout",
+    "bert; schedule=-1": "not below 0",
+    "bert; batch_tokens=-5": "at least 1 token",
+    "bert; objectives.masked.weight=-1": "objectives.masked.weight is not below 0",
+    "modern; encoder.width=130; encoder.mixer.head_width=65": "choose an even width of a head",
     "bert; objectives.masked.selection.rate=1.5": "is a share of the places, from 0 to 1",
 }
 

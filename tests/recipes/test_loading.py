@@ -1,6 +1,8 @@
 """Recipes: files and changes become one point on the axes, and mistakes are named."""
 
 import gc
+import subprocess
+import sys
 
 import pytest
 
@@ -88,3 +90,48 @@ def test_missing_files_are_named(tmp_path):
         Recipe.load(tmp_path / "none.yaml")
     with pytest.raises(UserError, match="there is no such file"):
         import_plugin(tmp_path / "none.py")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.py", "def f(:\n", "line 1: invalid syntax"),
+        ("b.py", "\nraise RuntimeError('boom')\n", "line 2: boom"),
+        ("c.py", "import nothing_of_that_name\n", "line 1: No module named"),
+        ("d.yaml", "a: 1\n", "ends in .py"),
+    ],
+)
+def test_a_plugin_that_cannot_be_is_named(name, text, message, tmp_path):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(UserError, match=message) as error:
+        import_plugin(tmp_path / name)
+    assert f"--plugin {tmp_path / name}" in str(error.value)
+
+
+def test_a_plugin_brings_no_kind_that_is_there(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from typing import Literal\n"
+        "from bertwright.objectives import Masked\n"
+        "class Mine(Masked):\n"
+        "    kind: Literal['masked'] = 'masked'\n"
+    )
+    # In a process of its own: a class that was refused would be known to the tests that follow.
+    words = ["recipes", "show", "bert-tiny", "--plugin", str(tmp_path / "mine.py")]
+    done = subprocess.run([sys.executable, "-m", "bertwright", *words], capture_output=True)
+    assert done.returncode == 2
+    assert b"Mine has the kind of Masked: choose another" in done.stderr
+    assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("extends: mine.yaml\n", "which extends it in turn"),
+        ("steps: 5\nsteps: 6\n", "line 2, the key steps stands there twice"),
+        ("steps: [5\n", "is not YAML: line 2"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_told_where(text, message, tmp_path):
+    (tmp_path / "mine.yaml").write_text(text)
+    with pytest.raises(UserError, match=message):
+        Recipe.load(tmp_path / "mine.yaml")

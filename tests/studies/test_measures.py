@@ -5,12 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from bertwright.errors import UserError
 from bertwright.model.text_model import TextModel
 from bertwright.recipes import Recipe
 from bertwright.studies.corpora import Long, Written
 from bertwright.studies.corpora.duo import Duo, Other
-from bertwright.studies.measures import Answers, Features, Probe, Trained, answered, filled
+from bertwright.studies.measures import (
+    Answers,
+    Features,
+    HeldOut,
+    Measure,
+    MinimalPairs,
+    Probe,
+    Trained,
+    answered,
+    filled,
+)
 from bertwright.studies.running import prepared_for
 from bertwright.text.shards import Data
 from bertwright.text.tokenizers import WordPieceChoice, WordsChoice
@@ -87,10 +96,25 @@ def test_answers_are_counted_by_kind(arm: str, request: pytest.FixtureRequest) -
     assert 0.0 <= figures["distance-16"] <= 1.0
 
 
-def test_a_corpus_without_questions_says_so(folder: Path) -> None:
-    trained = Trained(folder, None, Written(folder / "none"), 0)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="asks no questions"):
-        Answers().of(trained)
+@pytest.mark.parametrize(
+    ("measure", "message"),
+    [
+        (Answers(), "the corpus asks no questions"),
+        (MinimalPairs(), "no minimal pairs: name a file"),
+        (MinimalPairs(file="none.jsonl"), "there is no file none.jsonl"),
+        (Probe(task="topc"), "no task 'topc': did you mean 'topic'"),
+        (Probe(task="topic", transferred=("topic-fr",)), "no task 'topic-fr'"),
+        (Probe(task="x", data="none"), "there is no folder none"),
+        (Features(task="nams"), "no task 'nams'"),
+        (HeldOut(), None),
+    ],
+)
+def test_what_is_missing_is_known_before_anything_is_trained(
+    measure: Measure, message: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "tasks" / "topic").mkdir(parents=True)
+    found = measure.missing(Written(tmp_path))
+    assert found is None if message is None else message in str(found)
 
 
 def test_a_task_is_asked_in_the_language_in_which_it_was_not_learned(bilingual: Trained) -> None:

@@ -69,6 +69,15 @@ def test_a_plugin_goes_where_the_runs_go(tmp_path: Path, data: Path) -> None:
     assert set(run_study(study, tmp_path / "out", data=data, processes=2)) == {"one", "other"}
 
 
+def test_a_figure_that_is_not_there_ends_the_study_after_one_run(
+    tmp_path: Path, data: Path
+) -> None:
+    wrong = [{"measure": "held-out.maskd_loss", "arm": "one", "below": "other"}]
+    with pytest.raises(UserError, match=r"arm one has no figure .* did you mean"):
+        run_study(small_study(expected=wrong), tmp_path, data=data)
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+
+
 def test_a_stopped_run_goes_on(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = small_study(changes={"checkpoint_every": 1}, seeds=1)
     whole = run_study(study, tmp_path / "whole", data=data)

@@ -60,7 +60,12 @@ def test_shares_of_phases_need_not_add_up_to_one() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ("arms: {a: {recipe: bert-tiny}}", "arms"),
+        ("arms: {a: {recipe: bert-tiny}}", "arms: a comparison needs two at least"),
+        ("equal: {time: soon}", "equal: time soon: write 90s, 20m or 1.5h"),
+        ("measures: {h: {kind: held-out, arms: [c]}}", r"measures.h.arms: no arm 'c'"),
+        ("expected: [{measure: held-out, arm: a, below: b}]", "held-out names no figure"),
+        ("expected: [{measure: held-out.x, arm: a, below: a}]", "is compared with itself"),
+        ("expected: [{measure: held-out.x, arm: a, below: .nan}]", "expected.0.below"),
         ("equal: {steps: 3, tokens: 5}", "needs one of steps, tokens, operations, time"),
         ("expected: [{measure: held-out.x, arm: a, below: c}]", "no arm 'c'"),
         ("expected: [{measure: heldout.x, arm: a, below: b}]", "did you mean 'held-out'"),
@@ -88,3 +93,9 @@ def test_a_file_that_cannot_be_is_told_where(tmp_path: Path, wrong: str, message
 def test_a_study_that_is_not_there() -> None:
     with pytest.raises(UserError, match="did you mean 'sharing'"):
         Study.load("shering")
+
+
+def test_a_mistake_in_an_arm_names_the_arm() -> None:
+    study = small_study(arms={"other": {"changes": {"optimiser": {"rte": 1}}}})
+    with pytest.raises(UserError, match=r"study small: arms.other: .*'rte': did you mean 'rate'"):
+        study.recipe("other", 0)

@@ -115,3 +115,16 @@ def test_sentinels_are_the_last_pieces_and_count_down(kind: str) -> None:
     assert tokenizer.size <= 400
     assert [tokenizer.id(f"<extra_id_{n}>") for n in range(7)] == [last - n for n in range(7)]
     assert not {last - n for n in range(7)} & tokenizer.specials.all
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "unigram", "byte-bpe"])
+def test_sentinels_leave_room_for_text(kind: str) -> None:
+    choice = TokenizerChoice.choose({"kind": kind, "size": 100, "sentinels": 90})
+    with pytest.raises(UserError, match="90 of 100 pieces cannot be sentinels"):
+        train_tokenizer(["the cat sat on the mat"], choice)
+
+
+def test_a_vocabulary_that_cannot_be_so_small_says_how_large_it_must_be() -> None:
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    with pytest.raises(UserError, match="pieces: ask for as many at least, not 16"):
+        train_tokenizer([letters] * 3, TokenizerChoice.choose({"kind": "byte-bpe", "size": 16}))

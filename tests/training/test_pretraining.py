@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import pickle
 import resource
 import signal
 import subprocess
@@ -381,3 +382,22 @@ def test_what_the_compiler_cannot_do_is_trained_without_it(
     assert "PyTorch's compiler fails on this recipe" in capsys.readouterr().err
     pretrain(small("modern", *changes), data, tmp_path / "eager")
     assert_equal(tmp_path / "compiled", tmp_path / "eager")
+
+
+def test_a_run_that_cannot_begin_leaves_its_folder_free(data: Data, tmp_path: Path) -> None:
+    wrong = small("modern", "steps=3", "encoder.mixer.kernel=flex")
+    with pytest.raises(UserError, match="flex"):
+        pretrain(wrong, data, tmp_path / "out", quiet=True)
+    assert not (tmp_path / "out").exists()
+    pretrain(small("modern", "steps=3"), data, tmp_path / "out", quiet=True)
+
+
+def test_an_interruption_comes_whole_from_another_process() -> None:
+    there = Interrupted(signal.SIGTERM, 3, Path("out/checkpoints/step-00000003"))
+    here = pickle.loads(pickle.dumps(there))
+    assert (str(here), here.exit_code) == (str(there), 143)
+
+
+def test_what_was_replaced_is_not_asked_where_nothing_is(data: Data, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="nothing replaces pieces"):
+        pretrain(small("electra", "objectives.generated=null"), data, tmp_path / "out")

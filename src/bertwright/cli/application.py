@@ -72,3 +72,6 @@ def main() -> None:
     except UserError as error:
         print(f"bertwright: {error}", file=sys.stderr)
         sys.exit(2)
+    except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
+        print(f"bertwright: {error.filename}: {error.strerror}: name another", file=sys.stderr)
+        sys.exit(2)

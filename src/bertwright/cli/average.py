@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from bertwright.cli.output import AsJson, report
+from bertwright.cli.plugin import Plugin
 
 
 def average(
@@ -17,6 +18,7 @@ def average(
         ),
     ],
     out: Annotated[Path, typer.Option("-o", "--out", help="The model folder to write.")],
+    plugin: Plugin = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the model whose weights are the mean of several that were trained alike."""

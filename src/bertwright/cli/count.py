@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from bertwright.cli.output import AsJson, report
+from bertwright.cli.plugin import Plugin
 from bertwright.cli.recipes import Overrides
 
 
@@ -14,6 +15,7 @@ def count(
     gpu: Annotated[str, typer.Option(help="The GPU to count hours on.")] = "a100",
     utilisation: Annotated[float, typer.Option(help="Share of the GPU's peak reached.")] = 0.4,
     price: Annotated[float, typer.Option(help="Dollars for an hour of it.")] = 2.0,
+    plugin: Plugin = None,
     as_json: AsJson = False,
 ) -> None:
     """Count parameters, arithmetic, memory, and the cost of the published training."""

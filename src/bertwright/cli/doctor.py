@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bertwright.cli.output import AsJson, report, say
-from bertwright.cli.recipes import Plugin, recipe_and_changes
+from bertwright.cli.plugin import Plugin
+from bertwright.cli.recipes import recipe_and_changes
 
 if TYPE_CHECKING:
     from bertwright.training.doctor import Finding
@@ -36,12 +37,9 @@ def doctor(
     from bertwright.machine import tune_allocator
 
     tune_allocator()
-    from bertwright.recipes.loading import import_plugin
     from bertwright.training.doctor import examine
     from bertwright.training.interruption import Interrupted
 
-    if plugin is not None:
-        import_plugin(plugin)
     name, changes = recipe_and_changes(words)
     try:
         found = examine(data, name, changes=changes, minutes=minutes, quick=quick, say=say)

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from bertwright.cli.output import AsJson, report
+from bertwright.cli.plugin import Plugin
 
 AT_ONCE = 4096
 """Texts that are batched by length together."""
@@ -59,6 +60,7 @@ def embed(
         bool, typer.Option("--normalise", help="Scale every vector to length 1.")
     ] = False,
     language: Language = None,
+    plugin: Plugin = None,
     as_json: AsJson = False,
 ) -> None:
     """Turn every line into a vector, in order."""

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from bertwright.cli.output import AsJson, report
+from bertwright.cli.plugin import Plugin
 
 
 def evaluate(
@@ -17,6 +18,7 @@ def evaluate(
             "of its task, or a folder with a development file."
         ),
     ],
+    plugin: Plugin = None,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a model: on held-out text, or on its task."""

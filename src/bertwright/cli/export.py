@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from bertwright.cli.output import AsJson, report
+from bertwright.cli.plugin import Plugin
 
 
 class Format(StrEnum):
@@ -25,6 +26,7 @@ def export(
     family: Annotated[
         str | None, typer.Option(help="The model_type, where several stock classes fit.")
     ] = None,
+    plugin: Plugin = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a folder that stock classes load, with tokenizer and model card."""

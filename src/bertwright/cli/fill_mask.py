@@ -7,6 +7,7 @@ import typer
 
 from bertwright.cli.embed import Language
 from bertwright.cli.output import AsJson, report
+from bertwright.cli.plugin import Plugin
 
 
 def fill_mask(
@@ -14,6 +15,7 @@ def fill_mask(
     text: Annotated[str, typer.Argument(help="A text with [MASK] wherever a piece is asked.")],
     top_k: Annotated[int, typer.Option(min=1, help="How many answers for each place.")] = 5,
     language: Language = None,
+    plugin: Plugin = None,
     as_json: AsJson = False,
 ) -> None:
     """Name the most probable pieces for every hidden place of a text."""

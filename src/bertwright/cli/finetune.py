@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from bertwright.cli.output import AsJson, report, say
+from bertwright.cli.plugin import Plugin
 
 
 def finetune(
@@ -48,6 +49,7 @@ def finetune(
     ] = None,
     batch: Annotated[int | None, typer.Option(help="Rows of a step (32).")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions, for mean and interval.")] = 1,
+    plugin: Plugin = None,
     as_json: AsJson = False,
 ) -> None:
     """Fine-tune a model for a task and write the best of its epochs."""

@@ -10,6 +10,7 @@ import typer
 
 from bertwright.cli.embed import Language
 from bertwright.cli.output import AsJson, say
+from bertwright.cli.plugin import Plugin
 
 
 def generate(
@@ -53,6 +54,7 @@ def generate(
     jsonl: Annotated[
         bool, typer.Option("--jsonl", help='Standard input has {"prompt": ...} on each line.')
     ] = False,
+    plugin: Plugin = None,
     as_json: AsJson = False,
 ) -> None:
     """Continue every prompt. With --json, one JSON object for each text, a line each."""

@@ -7,6 +7,7 @@ import typer
 
 from bertwright.cli.embed import Language
 from bertwright.cli.output import AsJson, report
+from bertwright.cli.plugin import Plugin
 
 
 def minimal_pairs(
@@ -16,6 +17,7 @@ def minimal_pairs(
         typer.Argument(help="Pairs as in BLiMP: a .jsonl file, also .gz, or a folder of them."),
     ],
     language: Language = None,
+    plugin: Plugin = None,
     as_json: AsJson = False,
 ) -> None:
     """Score minimal pairs in float32: by log-likelihood in a causal model, in others by

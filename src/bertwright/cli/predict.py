@@ -9,6 +9,8 @@ from typing import Annotated, TextIO
 
 import typer
 
+from bertwright.cli.plugin import Plugin
+
 
 def predict(
     model: Annotated[Path, typer.Argument(help="The folder of a fine-tuned model.")],
@@ -22,6 +24,7 @@ def predict(
     jsonl: Annotated[
         bool, typer.Option("--jsonl", help="Standard input has a JSON object on each line.")
     ] = False,
+    plugin: Plugin = None,
 ) -> None:
     """Predict for every line of a file or of standard input, in order.
 

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from bertwright.cli.output import AsJson, report, say
-from bertwright.cli.recipes import Plugin, recipe_and_changes
+from bertwright.cli.plugin import Plugin
+from bertwright.cli.recipes import recipe_and_changes
 
 
 def pretrain(
@@ -37,12 +38,9 @@ def pretrain(
 
     spent = seconds_since_start()
     tune_allocator()
-    from bertwright.recipes.loading import import_plugin
     from bertwright.training import pretraining
     from bertwright.training.interruption import Interrupted
 
-    if plugin is not None:
-        import_plugin(plugin)
     name, changes = recipe_and_changes(words)
     try:
         result = pretraining.pretrain(

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from bertwright.cli.output import AsJson, report
+from bertwright.cli.plugin import Plugin
 
 
 class Comparison(StrEnum):
@@ -46,6 +47,7 @@ def prompt(
         Path | None,
         typer.Option(help="The model's data folder: says how many of the texts stand in it."),
     ] = None,
+    plugin: Plugin = None,
     as_json: AsJson = False,
 ) -> None:
     """Let a model choose labels by how likely they are: in a causal model what follows the prompt,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bertwright.cli.output import AsJson, report
+from bertwright.cli.plugin import Plugin
 from bertwright.errors import UserError
 
 if TYPE_CHECKING:
@@ -15,9 +16,6 @@ app = typer.Typer(help="List, show and compare recipes.", invoke_without_command
 
 Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY.PATH=VALUE ...]", help="Changes to the recipe.")
-]
-Plugin = Annotated[
-    Path | None, typer.Option(help="A Python file with choices of your own, imported first.")
 ]
 
 
@@ -90,15 +88,12 @@ def check(
 def show(name: str, changes: Overrides = None, plugin: Plugin = None) -> None:
     """Print the fully resolved recipe."""
     from bertwright.recipes import Recipe
-    from bertwright.recipes.loading import import_plugin
 
-    if plugin is not None:
-        import_plugin(plugin)
     typer.echo(Recipe.load(name, *(changes or [])).as_yaml(), nl=False)
 
 
 @app.command()
-def diff(first: str, second: str, as_json: AsJson = False) -> None:
+def diff(first: str, second: str, plugin: Plugin = None, as_json: AsJson = False) -> None:
     """Print the axes on which two recipes differ."""
     from bertwright.recipes import Recipe
     from bertwright.recipes.comparison import differences

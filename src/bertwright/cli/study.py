@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from bertwright.cli.output import AsJson, report, say
-from bertwright.cli.recipes import Plugin
+from bertwright.cli.plugin import Plugin
+from bertwright.errors import UserError
 
 if TYPE_CHECKING:
     from bertwright.studies.running import Found
@@ -71,13 +72,10 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run a study: what is finished is not done again, what was interrupted goes on."""
-    from bertwright.recipes.loading import import_plugin
     from bertwright.studies.claims_page import write_result
     from bertwright.studies.corpora import Files
     from bertwright.studies.study import Equal, Study, all_studies
 
-    if plugin is not None:
-        import_plugin(plugin)
     changes: dict[str, Any] = {}
     if seeds is not None:
         changes["seeds"] = seeds
@@ -126,12 +124,12 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Train two recipes on your text for the same time, and say which is better."""
-    from bertwright.recipes.loading import changed, import_plugin
+    from bertwright.recipes.loading import changed
     from bertwright.studies.study import Arm, Equal, Study
     from bertwright.studies.verdict import which_is_better
 
-    if plugin is not None:
-        import_plugin(plugin)
+    if first == second:
+        raise UserError(f"{first} is compared with itself: name another recipe")
     study = Study(
         name=f"{Path(first).stem} and {Path(second).stem}",
         question=f"Is {first} better than {second}?",
@@ -159,6 +157,9 @@ def _found(
     except Interrupted as interrupted:
         say(f"bertwright: {interrupted}; the same command goes on")
         raise typer.Exit(interrupted.exit_code) from None
+    except KeyboardInterrupt:
+        say("bertwright: stopped; the same command goes on")
+        raise typer.Exit(130) from None
 
 
 def _reported(study: "Study", found: "Found", output: Path, quiet: bool) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bertwright.cli.output import AsJson, report, say
-from bertwright.cli.recipes import Plugin, recipe_and_changes
+from bertwright.cli.plugin import Plugin
+from bertwright.cli.recipes import recipe_and_changes
 
 if TYPE_CHECKING:
     from bertwright.training.tracing import Trace
@@ -51,14 +52,11 @@ def trace(
     from bertwright.errors import UserError
     from bertwright.interop.loading import load
     from bertwright.recipes import Recipe
-    from bertwright.recipes.loading import import_plugin
     from bertwright.text.tokenizers import Tokenizer
     from bertwright.training.traced_text import traced_data, traced_texts
     from bertwright.training.tracing import check_phase, different_phases, fitted
     from bertwright.training.tracing import trace as traced
 
-    if plugin is not None:
-        import_plugin(plugin)
     if (data is None) == (not text):
         raise UserError("trace follows a text: give one with --text, or a data set with --data")
     name, changes = recipe_and_changes(words)

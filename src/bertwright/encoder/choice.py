@@ -38,7 +38,7 @@ EMBEDDINGS = (Pieces, Factorised, Trigrams, Adaptive, Characters)
 class EncoderChoice(Settings):
     """The axes of an encoder; the defaults are those of BERT."""
 
-    width: int = 768
+    width: int = Field(default=768, ge=1)
     depth: Depth = Stack()
     embeddings: EmbeddingChoice = Pieces()
     positions: Positions = Learned()
@@ -162,7 +162,12 @@ class EncoderChoice(Settings):
     @model_validator(mode="after")
     def _heads_and_distances(self) -> Self:
         for _, writes in self.inner_widths:
-            self.mixer.shape(writes)
+            shape = self.mixer.shape(writes)
+            if isinstance(self.positions, Rotary) and shape.head_width % 2:
+                raise ValueError(
+                    f"positions rotate pairs, and a width of {writes} in {shape.heads} heads gives "
+                    f"heads {shape.head_width} wide: choose an even width of a head"
+                )
         if not self.mixer.takes(self.positions):
             raise ValueError(
                 "positions tell of distances, which this mixer has no scores for: set "

@@ -57,7 +57,7 @@ def _known(order: str) -> str:
 class Repeated(Depth):
     """``layers`` times the same block: attention, then feed-forward, or another ``order``."""
 
-    layers: int = 12
+    layers: int = Field(default=12, ge=1)
     order: str = "sf"
 
     @field_validator("order")

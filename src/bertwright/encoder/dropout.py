@@ -1,6 +1,7 @@
 """What is dropped while training: where, how much of it, and whether anew at every place."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from pydantic import Field
 from torch import Tensor
@@ -35,7 +36,7 @@ class Drop:
         return dropout(x, self.rate, noise, site)
 
 
-Dropout = float | LockedDropout
+Dropout = Annotated[float, Field(ge=0, lt=1)] | LockedDropout
 """The type of a recipe field: one rate for every place in the model, or locked rates."""
 
 

@@ -73,7 +73,7 @@ class Factorised(EmbeddingChoice):
     """
 
     kind: Literal["factorised"] = "factorised"
-    width: int = 128
+    width: int = Field(default=128, ge=1)
 
     def table_width(self, width: int) -> int:
         return self.width
@@ -90,7 +90,7 @@ class Trigrams(EmbeddingChoice):
     """
 
     kind: Literal["trigrams"] = "trigrams"
-    width: int = 128
+    width: int = Field(default=128, ge=1)
 
     reads_neighbours: ClassVar[bool] = True
 

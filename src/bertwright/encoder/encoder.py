@@ -24,6 +24,7 @@ from bertwright.encoder.stream import Coordinates, Source
 from bertwright.encoder.surroundings import Across, Surroundings
 from bertwright.encoder.taps import Site, Taps
 from bertwright.encoder.visibility import Bidirectional, Tiling, Visibility, is_read_on, view, ways
+from bertwright.errors import UserError
 from bertwright.machine import tune_compiler
 
 
@@ -90,6 +91,8 @@ class Encoder(nn.Module):
             seen = view(Bidirectional(), coordinates, source.coordinates)
             across = Across(source.states, seen)
         made = [x] if self.looks_back else None
+        if stop_after is not None and not 0 <= stop_after < len(self.blocks):
+            raise UserError(f"there is no block {stop_after}: the last is {len(self.blocks) - 1}")
         last = self.running - 1 if stop_after is None else stop_after
         blocks = range(min(last + 1, self.running))
         told = self._told(pieces, blocks, rule or self.rule, coordinates, keys, across, site)
@@ -111,7 +114,11 @@ class Encoder(nn.Module):
         if stop_after is not None and stop_after < self.running:
             return x
         x = self.norm(x)
-        return x if site is None else site("output", x)
+        if site is None:
+            return x
+        x = site("output", x)
+        self.taps.end()
+        return x
 
     def _told(
         self,

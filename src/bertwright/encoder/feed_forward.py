@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
@@ -24,8 +25,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class FeedForward(Choice):
     """The axis. The inner width is ``width``, or else ``expansion`` times that of the model."""
 
-    width: int | None = None
-    expansion: float = 4.0
+    width: int | None = Field(default=None, ge=1)
+    expansion: float = Field(default=4.0, gt=0)
     bias: bool = True
 
     activation: ClassVar[Activation] = "gelu"

@@ -4,6 +4,7 @@ from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
@@ -17,7 +18,7 @@ class Norm(Choice):
     very first norm of a pre-norm stack whose embeddings are normalised already (Warner et al.
     2024)."""
 
-    epsilon: float = 1e-12
+    epsilon: float = Field(default=1e-12, gt=0)
     placement: Literal["post", "pre", "sub"] = "post"
     skip_first: bool = False
 

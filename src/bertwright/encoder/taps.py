@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 
 from torch import Tensor
 
+from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
 
 Replacement = Callable[[Tensor], Tensor]
@@ -24,6 +25,8 @@ class Taps:
     """
 
     def __init__(self) -> None:
+        self._offered: set[str] = set()
+        self._complete = False
         self._recordings: list[tuple[str, dict[str, Tensor], bool]] = []
         self._replacements: list[tuple[str, Replacement]] = []
 
@@ -34,25 +37,33 @@ class Taps:
 
     @contextmanager
     def record(self, *patterns: str, gradients: bool = False) -> Generator[dict[str, Tensor]]:
-        """Collect the values whose names match, detached unless ``gradients`` is set."""
+        """Collect the values whose names match, detached unless ``gradients`` is set.
+
+        Errors: UserError at the end for a pattern that fits no value of the passes till then.
+        """
         values: dict[str, Tensor] = {}
         entries = [(pattern, values, gradients) for pattern in patterns]
         self._recordings += entries
         try:
             yield values
+            self._require(*patterns)
         finally:
             for entry in entries:
                 self._recordings.remove(entry)
+            self._forget()
 
     @contextmanager
     def replace(self, pattern: str, function: Replacement) -> Generator[None]:
-        """Put ``function(value)`` in the place of every value whose name matches."""
+        """Put ``function(value)`` in the place of every value whose name matches; errors as in
+        ``record``."""
         entry = (pattern, function)
         self._replacements.append(entry)
         try:
             yield
+            self._require(pattern)
         finally:
             self._replacements.remove(entry)
+            self._forget()
 
     def wants(self, name: str) -> bool:
         """Whether anyone listens to a name."""
@@ -68,6 +79,7 @@ class Taps:
 
     def pass_by(self, name: str, value: Tensor) -> Tensor:
         """Offer a value under its name; use what comes back."""
+        self._offered.add(name)
         for pattern, function in self._replacements:
             if fnmatchcase(name, pattern):
                 value = function(value)
@@ -75,6 +87,22 @@ class Taps:
             if fnmatchcase(name, pattern):
                 values[name] = value if gradients else value.detach()
         return value
+
+    def end(self) -> None:
+        """Said where a pass is over: what has not come by till then is not there."""
+        self._complete = True
+
+    def _require(self, *patterns: str) -> None:
+        """Refuse a pattern that nothing came by for, where a whole pass did."""
+        for pattern in patterns if self._complete else ():
+            if not any(fnmatchcase(name, pattern) for name in self._offered):
+                near = did_you_mean(pattern, self._offered, ["those in docs/architecture.md"])
+                raise UserError(f"no value is named {pattern}{near}")
+
+    def _forget(self) -> None:
+        if self.idle:
+            self._offered.clear()
+            self._complete = False
 
 
 class Site:

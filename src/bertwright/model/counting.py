@@ -14,6 +14,7 @@ from bertwright.encoder.locality import rule_at
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import laid_out_by_head
 from bertwright.model.model import Model
+from bertwright.objectives.output import Tied
 from bertwright.recipes import Recipe
 from bertwright.recipes.about import Count
 
@@ -66,10 +67,12 @@ class Arithmetic:
     """Output transform and vocabulary, at the asked places."""
     decoder: float = 0.0
     """All that a decoder does with its targets, but for the vocabulary."""
+    drafter: float = 0.0
+    """All that a network does which is asked before the encoder, but for the vocabulary."""
 
     @property
     def forward(self) -> float:
-        return self.width + self.length + self.vocabulary + self.decoder
+        return self.width + self.length + self.vocabulary + self.decoder + self.drafter
 
     @property
     def training(self) -> float:
@@ -81,16 +84,22 @@ def arithmetic(recipe: Recipe, phase: int = 0, vocabulary_size: int | None = Non
     encoder, length = recipe.encoder, recipe.assembly_of(phase).length
     size = vocabulary_size or recipe.text.tokenizer.size
     products, attended = _stack(encoder, length, recipe.num_blocks_of(phase))
-    asked = decoded = 0.0
+    whole = 1.0
+    vocabulary = decoded = drafted = 0.0
     for turn in recipe.turns_of(phase):
         for objective in turn.objectives.values():
+            whole += turn.share * objective.added_places
             share = turn.share * objective.per_place(length)
-            asked += share
+            drafter = objective.drafter(encoder)
+            if drafter is not None:
+                drafted += turn.share * sum(_stack(drafter, length))
+                vocabulary += share * Tied().operations(drafter, size)
+                continue
+            vocabulary += share * recipe.output.operations(encoder, size)
             if objective.decodes and recipe.decoder is not None:
                 targets = objective.per_place(length) * length
                 decoded += share * _decoder(recipe.decoder.of(encoder), targets, length)
-    vocabulary = asked * recipe.output.operations(encoder, size)
-    return Arithmetic(products, attended, vocabulary, decoded)
+    return Arithmetic(whole * products, whole * attended, vocabulary, decoded, drafted)
 
 
 def _stack(

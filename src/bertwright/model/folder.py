@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -21,6 +20,7 @@ from bertwright.errors import UserError
 from bertwright.files import atomic_file, write_text
 from bertwright.model.model import Model
 from bertwright.recipes import Recipe
+from bertwright.recipes.loading import read_yaml
 from bertwright.text.tokenizers import Tokenizer
 
 RECIPE, WEIGHTS, TRAINING, CARD = "recipe.yaml", "model.safetensors", "training.json", "README.md"
@@ -87,7 +87,7 @@ def load_recipe(folder: Path) -> Recipe:
     """The resolved recipe of a model folder."""
     path = folder / RECIPE
     try:
-        return Recipe.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        return Recipe.model_validate(read_yaml(path))
     except ValidationError as error:
         raise explain(error, str(path)) from error
 
@@ -98,8 +98,9 @@ def fill(module: nn.Module, tensors: dict[str, Tensor], origin: str) -> None:
     are needed."""
     wanted = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     if odd := sorted(wanted.keys() ^ tensors.keys()):
-        where = "is missing from" if odd[0] in wanted else "is not known to the model of"
-        raise UserError(f"{origin}: the parameter {odd[0]} {where} this file's recipe")
+        if odd[0] in wanted:
+            raise UserError(f"{origin} lacks the parameter {odd[0]}, which the recipe asks for")
+        raise UserError(f"{origin} holds the parameter {odd[0]}, which the recipe does not have")
     for name, parameter in wanted.items():
         if parameter.shape != tensors[name].shape:
             here, there = tuple(parameter.shape), tuple(tensors[name].shape)

@@ -1,10 +1,11 @@
 """A model with its tokenizer: text in, vectors and answers out."""
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -43,14 +44,18 @@ class Guess:
 
 
 class TextModel:
-    """A trained model, ready to use.
+    """A trained model, ready to use: its weights are those that it had when it was first used.
 
-    ``precision`` None takes bfloat16 where the device multiplies it natively, else float32.
+    ``precision`` None takes bfloat16 where the device multiplies it natively, else float32. Errors:
+    UserError for another.
     """
 
     def __init__(
         self, model: Model, tokenizer: Tokenizer, precision: Precision | None = None
     ) -> None:
+        if precision not in (None, *get_args(Precision)):
+            known = ", ".join(get_args(Precision))
+            raise UserError(f"there is no precision {precision!r}: choose one of {known}")
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.model = model.to(self.device).eval()
         self.tokenizer = tokenizer
@@ -65,7 +70,7 @@ class TextModel:
     @torch.inference_mode()
     def encode(
         self,
-        texts: Sequence[str],
+        texts: str | Sequence[str],
         layers: str = "last",
         mix: Mix = "concat",
         language: str | None = None,
@@ -75,6 +80,7 @@ class TextModel:
         ``layers`` and ``mix`` are those of :meth:`embed`. ``language`` is that of the texts, for an
         encoder with a vector for each; None means the first that it knows.
         """
+        texts = _several(texts)
         result: list[Vectors] = [np.empty((0, 0), np.float32)] * len(texts)
         chosen = layers_of(layers, mix, self.model.recipe.encoder.widths)
         for batch in self._batches(self._rows(texts), language):
@@ -85,7 +91,7 @@ class TextModel:
 
     def embed(
         self,
-        texts: Sequence[str],
+        texts: str | Sequence[str],
         pooling: Pooling = "mean",
         normalise: bool = False,
         layers: str = "last",
@@ -106,6 +112,7 @@ class TextModel:
             if layers != "last":
                 raise UserError("the pooling last-four chooses layers: leave one of the two out")
             pooling, layers, mix = "mean", "last-4", "concat"
+        texts = _several(texts)
         chosen = layers_of(layers, mix, self.model.recipe.encoder.widths)
         vectors: Vectors | None = None
         for batch in self._batches(self._rows(texts), language):
@@ -149,7 +156,8 @@ class TextModel:
         hidden = pieces == mask
         where = hidden[0].nonzero().T
         states = states_asked(self.model, pieces, coordinates, hidden, where, mask)[0]
-        chances = torch.softmax(self.model.logits(states).float(), -1).topk(top_k)
+        chances = torch.softmax(self.model.logits(states).float(), -1)
+        chances = chances.topk(min(top_k, chances.shape[-1]))
         return [
             [
                 Guess(self.tokenizer.piece(int(i)), float(p))
@@ -196,11 +204,12 @@ class TextModel:
             sweeps=sweeps,
             seed=seed,
         )
-        several = [prompts] if isinstance(prompts, str) else list(prompts)
         spoken = Spoken(self._language(language), self._language(into))
-        return generate(self.model, self.tokenizer, several, decoding, num_samples, by, spoken)
+        return generate(
+            self.model, self.tokenizer, _several(prompts), decoding, num_samples, by, spoken
+        )
 
-    def score(self, texts: Sequence[str], language: str | None = None) -> list[float]:
+    def score(self, texts: str | Sequence[str], language: str | None = None) -> list[float]:
         """The log-likelihood of every text, in nats and float32.
 
         Of a causal model it is the sum over its pieces, each given those before it. Of any other it
@@ -209,7 +218,17 @@ class TextModel:
         """
         self.require_output("score")
         scores = log_likelihoods if self.continues else pseudo_log_likelihoods
-        return scores(self.model, self.tokenizer, texts, self._language(language))
+        return scores(self.model, self.tokenizer, _several(texts), self._language(language))
+
+    def record(self, *patterns: str) -> AbstractContextManager[dict[str, Tensor]]:
+        """Collect the values with these names while texts are read; see ``Encoder.record``."""
+        return self.model.record(*patterns)
+
+    def replace(
+        self, pattern: str, function: Callable[[Tensor], Tensor]
+    ) -> AbstractContextManager[None]:
+        """Put another value in the place of those with this name; see ``Encoder.replace``."""
+        return self.model.replace(pattern, function)
 
     @property
     def continues(self) -> bool:
@@ -270,8 +289,9 @@ class TextModel:
 
     @torch.inference_mode()
     def _states(self, layers: Layers, batch: ReadBatch) -> Tensor:
-        """Inner layers are read in float32: what computes faster has no names inside."""
-        last = layers.numbers == (len(self.model.encoder.blocks),)
+        """Inner layers, and values that someone looks at or replaces, are read in float32: what
+        computes faster has no names inside."""
+        last = self.model.encoder.taps.idle and layers.numbers == (len(self.model.encoder.blocks),)
         encoder = self._encoder() if last else self.model.encoder
         return layers.states(encoder, batch.pieces, batch.coordinates)
 
@@ -283,6 +303,10 @@ class TextModel:
             if self.device.type == "cpu":
                 pack(self._fast_encoder)
         return self._fast_encoder
+
+
+def _several(texts: str | Sequence[str]) -> list[str]:
+    return [texts] if isinstance(texts, str) else list(texts)
 
 
 def _pool(states: Tensor, document: Tensor | None, pooling: Pooling) -> Tensor:

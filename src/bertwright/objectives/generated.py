@@ -39,10 +39,12 @@ class Generated(Hiding):
     rewrites: ClassVar[bool] = True
 
     def head(self, host: Host) -> "Generator":
-        return Generator(self.shrunk(host.choice), host)
+        return Generator(self.drafter(host.choice), host)
 
-    def shrunk(self, encoder: EncoderChoice) -> EncoderChoice:
-        """The encoder of the generator."""
+    def per_place(self, length: int) -> float:
+        return self.selection.rate.at(0.5)
+
+    def drafter(self, encoder: EncoderChoice) -> EncoderChoice:
         tables, depth = encoder.embeddings, encoder.depth
         if self.layers is not None:
             depth = depth.model_copy(update={"layers": self.layers})

@@ -210,6 +210,15 @@ class Objective(Choice):
         """How many pieces the output of the model names for every place of rows of this length."""
         return 0.0
 
+    @property
+    def added_places(self) -> float:
+        """How many places it lays behind those of a row, as a share of them."""
+        return 0.0
+
+    def drafter(self, encoder: EncoderChoice) -> EncoderChoice | None:
+        """The encoder of the network that answers before the encoder reads, where there is one."""
+        return None
+
     def rewrite(self, asked: Asked, draft: Draft, head: nn.Module | None) -> tuple[Tensor, Loss]:
         """Answer before the encoder: the pieces (B, L) that it is to see, and the score."""
         raise TypeError(f"{type(self).__name__} changes nothing that the encoder sees")

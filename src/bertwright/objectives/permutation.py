@@ -27,6 +27,13 @@ class Permutation(Objective):
     hides: ClassVar[bool] = True
 
     @property
+    def added_places(self) -> float:
+        return self.selection.rate.at(0.5)
+
+    def per_place(self, length: int) -> float:
+        return self.selection.rate.at(0.5)
+
+    @property
     def visibility(self) -> Visibility:
         return InOrder()
 

@@ -7,16 +7,18 @@ lists are replaced. A system in a size is its file, then the size, then what the
 
 import re
 import sys
+import traceback
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources, util
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from bertwright.axes import did_you_mean, explain
+from bertwright.axes import Choice, did_you_mean, explain
 from bertwright.errors import UserError
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -94,20 +96,44 @@ _plugins: dict[Path, None] = {}
 
 
 def import_plugin(path: Path) -> None:
-    """Run a user's file, once, so that the choices it defines are known."""
+    """Run a user's file, once, so that the choices it defines are known.
+
+    Errors: UserError for a file that is not there or is no Python, for what it raises, and for a
+    kind that is there already.
+    """
     if not path.is_file():
         raise UserError(f"--plugin {path}: there is no such file")
     path = path.resolve()
     if path in _plugins:
         return
     spec = util.spec_from_file_location(f"bertwright_plugin_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
+    if spec is None or spec.loader is None:
+        raise UserError(f"--plugin {path}: name a Python file, which ends in .py")
     module = util.module_from_spec(spec)
     # A class that nobody holds is forgotten, and its kind with it.
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+        _check_kinds_are_new(module)
+    except Exception as error:
+        del sys.modules[spec.name]
+        raise UserError(f"--plugin {path}{_line_of(error, path)}: {error}") from error
     _plugins[path] = None
+
+
+def _line_of(error: Exception, path: Path) -> str:
+    """Where in a file it was raised."""
+    passed = traceback.extract_tb(error.__traceback__)
+    found = [frame.lineno for frame in passed if frame.filename == str(path)]
+    line = error.lineno if isinstance(error, SyntaxError) else found[-1] if found else None
+    return "" if line is None else f", line {line}"
+
+
+def _check_kinds_are_new(module: ModuleType) -> None:
+    values = (value for value in vars(module).values() if isinstance(value, type))
+    for own in (v for v in values if issubclass(v, Choice) and v.__module__ == module.__name__):
+        if other := own.namesake():
+            raise UserError(f"{own.__name__} has the kind of {other.__name__}: choose another")
 
 
 def imported_plugins() -> tuple[Path, ...]:
@@ -122,7 +148,7 @@ def _parsed(override: str) -> Mapped:
     try:
         value = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
-        raise UserError(f"{override!r}: the value is not YAML ({_first_line(error)})") from error
+        raise UserError(f"{override!r}: the value is not YAML ({_said(error)})") from error
     for part in reversed(path.split(".")):
         value = {part: value}
     return value
@@ -170,14 +196,19 @@ def read_yaml(path: Path) -> Mapped:
     except FileNotFoundError as error:
         raise UserError(f"there is no file {path}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not YAML: {_first_line(error)}") from error
+        raise UserError(f"{path} is not YAML: {_said(error)}") from error
     if not isinstance(stated, dict):
         raise UserError(f"{path} must hold a mapping of keys to values")
     return stated
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]
+def _said(error: Exception) -> str:
+    """What is wrong, and in which line."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return str(error).splitlines()[0]
+    problem = getattr(error, "problem", None) or "it cannot be read"
+    return f"line {mark.line + 1}, {problem}"
 
 
 def _with_parent(stated: Mapped, path: Path) -> Mapped:
@@ -186,11 +217,23 @@ def _with_parent(stated: Mapped, path: Path) -> Mapped:
     if parent is None:
         return own
     beside = path.parent / str(parent)
-    return merged(read(beside if beside.suffix and beside.is_file() else parent), own)
+    try:
+        return merged(read(beside if beside.suffix and beside.is_file() else parent), own)
+    except RecursionError:
+        raise UserError(f"{path}: extends {parent}, which extends it in turn") from None
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML in which 1e-3 is a number, as everyone who writes it means."""
+    """YAML in which 1e-3 is a number, as everyone who writes it means, and no key stands twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                twice = f"the key {key.value} stands there twice"
+                raise yaml.MarkedYAMLError(problem=twice, problem_mark=key.start_mark)
+            seen.add(key.value if isinstance(key, yaml.ScalarNode) else "")
+        return super().construct_mapping(node, deep)
 
 
 _Loader.add_implicit_resolver(

@@ -122,6 +122,18 @@ class Recipe(Settings):
         return decay
 
     @model_validator(mode="after")
+    def _above_nothing(self) -> Self:
+        if self.schedule.extremes()[0] < 0.0:
+            raise ValueError("schedule: a share of the rate is not below 0")
+        for phase in range(len(self.phases)):
+            if self.batch_tokens_of(phase).extremes()[0] < 1.0:
+                raise ValueError("batch_tokens: a step has at least 1 token")
+        for name, objective in self.objectives.items():
+            if objective.weight.extremes()[0] < 0.0:
+                raise ValueError(f"objectives.{name}.weight is not below 0")
+        return self
+
+    @model_validator(mode="after")
     def _coherent(self) -> Self:
         check(self)
         return self

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from bertwright.axes import Choice
+from bertwright.axes import Choice, did_you_mean
 from bertwright.errors import UserError
 from bertwright.model.counting import parameters_by_part
 from bertwright.model.folder import TRAINING, load_model
@@ -53,6 +53,10 @@ class Measure(Choice):
     """The axis; only these ``arms`` are measured, or all."""
 
     arms: tuple[str, ...] | None = None
+
+    def missing(self, corpus: Written) -> str | None:
+        """What it needs and is not there, in words."""
+        return None
 
     def of(self, trained: Trained) -> Figures:
         """The figures of a trained arm."""
@@ -103,11 +107,15 @@ class MinimalPairs(Measure):
     file: str | None = None
     most: int | None = Field(default=None, ge=1)
 
+    def missing(self, corpus: Written) -> str | None:
+        if self.file is not None and not Path(self.file).exists():
+            return f"there is no file {self.file}"
+        if self.file is None and not corpus.pairs.exists():
+            return "the corpus has no minimal pairs: name a file"
+        return None
+
     def of(self, trained: Trained) -> Figures:
-        path = trained.corpus.pairs if self.file is None else Path(self.file)
-        if not path.exists():
-            raise UserError(f"{path}: there are no minimal pairs")
-        pairs = read_minimal_pairs(path)
+        pairs = read_minimal_pairs(trained.corpus.pairs if self.file is None else Path(self.file))
         if self.most is not None:
             pairs = first_of_each(pairs, self.most)
         found = score_minimal_pairs(trained.text_model(), pairs)
@@ -124,10 +132,11 @@ class Answers(Measure):
 
     kind: Literal["answers"] = "answers"
 
+    def missing(self, corpus: Written) -> str | None:
+        return None if corpus.questions.exists() else "the corpus asks no questions"
+
     def of(self, trained: Trained) -> Figures:
         path = trained.corpus.questions
-        if not path.exists():
-            raise UserError(f"{path}: this corpus asks no questions")
         asked = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         model = trained.text_model()
         if model.continues or "gap" not in asked[0]:
@@ -173,6 +182,11 @@ class Probe(Measure):
     transferred: tuple[str, ...] = ()
     settings: dict[str, Any] = Field(default_factory=dict)
 
+    def missing(self, corpus: Written) -> str | None:
+        if self.data is not None:
+            return None if Path(self.data).is_dir() else f"there is no folder {self.data}"
+        return _no_task(corpus, (self.task, *self.transferred))
+
     def of(self, trained: Trained) -> Figures:
         folder = trained.corpus.task(self.task) if self.data is None else Path(self.data)
         train, dev = find_part(folder, "train"), find_part(folder, "dev")
@@ -202,6 +216,9 @@ class Features(Measure):
     layers: str = "last"
     examples: int = 200
     ridge: float = Field(default=1.0, gt=0)
+
+    def missing(self, corpus: Written) -> str | None:
+        return _no_task(corpus, (self.task,))
 
     def of(self, trained: Trained) -> Figures:
         folder, model = trained.corpus.task(self.task), trained.text_model()
@@ -245,6 +262,14 @@ class Cost(Measure):
             "operations": about["tokens"] * mean,
             "parameters": sum(parameters_by_part(recipe, size).values()),
         }
+
+
+def _no_task(corpus: Written, names: Sequence[str]) -> str | None:
+    known = [folder.name for folder in sorted(corpus.tasks.glob("*"))]
+    for name in names:
+        if name not in known:
+            return f"the corpus has no task {name!r}{did_you_mean(name, known)}"
+    return None
 
 
 def _task(name: str, train: Path) -> Task:

@@ -9,16 +9,19 @@ import json
 import os
 import pickle
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import signal
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any
 
 from bertwright import __version__
-from bertwright.axes import Choice
+from bertwright.axes import Choice, did_you_mean
 from bertwright.errors import MissingExtra, UserError
 from bertwright.files import write_text
 from bertwright.machine import num_cores
@@ -115,6 +118,9 @@ def run_study(
             )
         processes = 1  # what runs beside an arm takes of its time
     prepared = prepared_for(study.corpus, study.tokenizer, out) if data is None else _given(data)
+    for name, measure in study.measures.items():
+        if missing := measure.missing(prepared.corpus):
+            raise UserError(f"study {study.name}: measures.{name}: {missing}")
     runs = plan(study, prepared, out)
     if processes > 1:
         threads = max(1, num_cores() // processes)
@@ -124,9 +130,22 @@ def run_study(
         places = [(arm, seed) for seed in range(study.seeds) for arm in arms]
         results = _perform([runs[place] for place in places], processes, on)
         for number, ((arm, seed), figures) in enumerate(zip(places, results, strict=False), 1):
+            _require_figures(study, arm, figures)
             found[arm][seed] = figures
             say(f"{number} of {len(places)}: {arm}, seed {seed}")
     return found
+
+
+def _require_figures(study: Study, arm: str, figures: Mapping[str, float]) -> None:
+    """Refuse what is expected of an arm and is no figure of it, before others are trained."""
+    for expectation in study.expected:
+        other = expectation.its or expectation.measure
+        for own, name in ((expectation.arm, expectation.measure), (expectation.other, other)):
+            if own == arm and name not in figures:
+                raise UserError(
+                    f"study {study.name}: expected: arm {arm} has no figure {name!r}"
+                    f"{did_you_mean(name, figures)}"
+                )
 
 
 def plan(study: Study, prepared: Prepared, out: Path) -> dict[tuple[str, int], Run]:
@@ -206,11 +225,44 @@ def _perform(runs: Sequence[Run], processes: int, on: str | None) -> Iterator[di
     if on == "ray":
         yield from _on_ray(runs)
     elif processes > 1:
-        with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-            yield from pool.map(_call, *_packed(runs))
+        yield from _side_by_side(runs, processes)
     else:
         for run in runs:
             yield run()
+
+
+def _side_by_side(runs: Sequence[Run], processes: int) -> Iterator[dict[str, float]]:
+    """The same in processes of this machine, which end when this one is stopped.
+
+    They do not hear Ctrl-C, or some of them would be hit while they start: this one hears it and
+    passes it on, and what is in training writes a checkpoint.
+    """
+    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
+    with _signals({signal.SIGINT: signal.SIG_IGN}):
+        results = pool.map(_call, *_packed(runs))
+    try:
+        with _signals({signal.SIGTERM: signal.default_int_handler}):
+            yield from results
+    except BaseException:
+        for child in active_children():
+            child.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _signals(handlers: Mapping[signal.Signals, Any]) -> Generator[None]:
+    """What is done at signals for a while; they reach the main thread only."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _on_ray(runs: Sequence[Run]) -> Iterator[dict[str, float]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from bertwright.axes import Settings, did_you_mean, explain
 from bertwright.errors import UserError
@@ -49,7 +49,10 @@ class Equal(Settings):
         if len(stated) != 1:
             raise ValueError("needs one of steps, tokens, operations, time")
         if self.time is not None:
-            seconds_of(self.time)
+            try:
+                seconds_of(self.time)
+            except UserError:
+                raise ValueError(f"time {self.time}: write 90s, 20m or 1.5h") from None
         return self
 
     @property
@@ -95,10 +98,14 @@ class Expectation(Settings):
     its: str | None = None
     by: float = 0.0
 
+    model_config = ConfigDict(allow_inf_nan=False)
+
     @model_validator(mode="after")
     def _one_side(self) -> Self:
         if (self.below is None) == (self.above is None):
             raise ValueError("needs either below or above")
+        if self.other == self.arm and self.its in (None, self.measure):
+            raise ValueError(f"{self.measure} of {self.arm} is compared with itself")
         return self
 
     @property
@@ -130,7 +137,7 @@ class Study(Settings):
     """The number of the system in the survey that the project follows, ``A9``."""
     corpus: Corpus = Sample()
     tokenizer: TokenizerChoice = WordPieceChoice(size=4096)
-    arms: dict[str, Arm] = Field(min_length=2)
+    arms: dict[str, Arm]
     changes: dict[str, Any] = Field(default_factory=dict)
     """To every arm, before its own."""
     equal: Equal
@@ -153,20 +160,29 @@ class Study(Settings):
 
     @model_validator(mode="after")
     def _names_that_exist(self) -> Self:
+        if len(self.arms) < 2:
+            raise ValueError("arms: a comparison needs two at least")
+        for name, measure in self.measures.items():
+            self._require_arms(f"measures.{name}.arms", measure.arms or ())
         for expectation in self.expected:
-            for arm in (expectation.arm, expectation.other):
-                if isinstance(arm, str) and arm not in self.arms:
-                    raise ValueError(f"expected: no arm {arm!r}{did_you_mean(arm, self.arms)}")
+            named = (expectation.arm, expectation.other)
+            self._require_arms("expected", [arm for arm in named if isinstance(arm, str)])
             self._require_measures("expected", expectation.measures)
         self._require_measures("shown", self.shown)
         for arm in self.arms.values():
-            first = arm.start_from
-            if first is not None and first not in self.arms:
-                raise ValueError(f"start_from: no arm {first!r}{did_you_mean(first, self.arms)}")
+            self._require_arms("start_from", [arm.start_from] if arm.start_from else [])
         return self
 
+    def _require_arms(self, key: str, arms: Iterable[str]) -> None:
+        for arm in arms:
+            if arm not in self.arms:
+                raise ValueError(f"{key}: no arm {arm!r}{did_you_mean(arm, self.arms)}")
+
     def _require_measures(self, key: str, figures: Iterable[str]) -> None:
-        for measure in (figure.split(".")[0] for figure in figures):
+        for name in figures:
+            measure, dot, figure = name.partition(".")
+            if not dot or not figure:
+                raise ValueError(f"{key}: {name} names no figure: write it as held-out.masked_loss")
             if measure not in self.measures:
                 raise ValueError(
                     f"{key}: no measure {measure!r}{did_you_mean(measure, self.measures)}"
@@ -180,7 +196,10 @@ class Study(Settings):
         chosen = self.arms[arm]
         text = {"tokenizer": {"kind": tokenizer_kind}}
         own = {"seed": seed, "text": text}
-        return Recipe.load(chosen.recipe, own, self.changes, chosen.changes)
+        try:
+            return Recipe.load(chosen.recipe, own, self.changes, chosen.changes)
+        except UserError as error:
+            raise UserError(f"study {self.name}: arms.{arm}: {error}") from error
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data."""

@@ -31,8 +31,8 @@ def evaluate(model: TextModel, data: Path | str | Examples) -> dict[str, Any]:
 
 
 def _on_text(model: TextModel, data: Data) -> dict[str, Any]:
-    if model.model.output is None:
-        raise UserError("evaluation on text needs a model with an output over the vocabulary")
+    if not model.model.recipe.objectives:
+        raise UserError("evaluation on text needs a model that answers a question; this has none")
     if data.tokenizer.hash != model.tokenizer.hash:
         raise UserError(
             f"{data.path} was prepared with another tokenizer than the model's: prepare the text "

@@ -34,6 +34,9 @@ from bertwright.text.tokenizers import (
 )
 from bertwright.text.unigram import learn_pieces
 
+_FEWEST = 16
+"""Pieces of text and special ones, beside sentinels."""
+
 BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ROBERTA_SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 ROBERTA_MASK = "<mask>"
@@ -65,11 +68,21 @@ def _trained(
         raise UserError("items are not learned from text: 'bertwright prepare --item' lists them")
     untrained, train = _KINDS[type(choice)]
     backend = untrained(choice)
+    if choice.size - choice.sentinels < _FEWEST:
+        raise UserError(
+            f"{choice.sentinels:,} of {choice.size:,} pieces cannot be sentinels: leave "
+            f"{_FEWEST} for text"
+        )
     words = _count_words(documents, backend, num_workers, alpha)
     if not words:
         raise UserError("the text holds no word to learn a vocabulary from")
     train(backend, words, choice.size - choice.sentinels)
     backend.add_tokens([_sentinel(n) for n in reversed(range(choice.sentinels))])
+    if backend.get_vocab_size() > choice.size:
+        raise UserError(
+            f"the letters of this text and the special pieces alone are "
+            f"{backend.get_vocab_size():,} pieces: ask for as many at least, not {choice.size:,}"
+        )
     return Tokenizer(backend)
 
 

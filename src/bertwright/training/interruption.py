@@ -23,6 +23,10 @@ class Interrupted(Exception):
         kept = f"; continue with --resume from {checkpoint}" if checkpoint else ""
         super().__init__(f"stopped by {signal.Signals(signal_number).name} after step {step}{kept}")
         self.exit_code = 128 + signal_number
+        self._made_of = (signal_number, step, checkpoint)
+
+    def __reduce__(self) -> tuple[type, tuple[int, int, Path | None]]:
+        return Interrupted, self._made_of  # as it comes from another process
 
 
 class Interruption:
@@ -34,7 +38,8 @@ class Interruption:
 
 @contextmanager
 def interruptions() -> Generator[Interruption]:
-    """Note the first signal; a second one kills as if nobody listened.
+    """Note the first signal; a second one kills as if nobody listened. What the process was started
+    to ignore it goes on ignoring.
 
     Signals reach the main thread only: elsewhere nothing is noted and nothing changes.
     """
@@ -46,10 +51,11 @@ def interruptions() -> Generator[Interruption]:
     def note(number: int, _: FrameType | None) -> None:
         noted.signal_number = number
         os.write(2, NOTED)  # not by sys.stderr, in whose write this may have come
-        for each in SIGNALS:
+        for each in heard:
             signal.signal(each, signal.SIG_DFL)
 
-    before = {number: signal.signal(number, note) for number in SIGNALS}
+    heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, note) for number in heard}
     try:
         yield noted
     finally:

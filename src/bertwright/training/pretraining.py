@@ -116,11 +116,15 @@ def pretrain(
         batches.plan()
         if mine.first and not continued:
             folder.start(chosen, source)
-        run = _Pretraining(model, batches, opened, folder, mine, seconds, started)
         try:
+            run = _Pretraining(model, batches, opened, folder, mine, seconds, started)
             return run.to_the_end(tensorboard, quiet)
         except CannotCompile as without:
             lost = without.seconds
+        except Exception:
+            if mine.first and not continued:
+                folder.give_back()
+            raise
     return pretrain(
         recipe,
         opened,

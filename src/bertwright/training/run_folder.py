@@ -6,17 +6,20 @@ folder is a model folder.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from bertwright.errors import UserError
 from bertwright.files import require_free, write_text
 from bertwright.model.folder import RECIPE, WEIGHTS, load_recipe
+from bertwright.objectives import ReplacedToken
 from bertwright.recipes import Recipe
 from bertwright.text.shards import Data
 from bertwright.training.checkpoints import Checkpoints
 from bertwright.training.clock import Journal
 from bertwright.training.distributed import Processes
+from bertwright.training.metrics_file import read_metrics
 
 DEFAULT_RECIPE = "modern-mini"
 
@@ -68,6 +71,15 @@ class RunFolder:
             Journal(self.path / JOURNAL).add({FROM: str(start_from.resolve())})
         write_text(self.path / RECIPE, recipe.as_yaml())
 
+    def give_back(self) -> None:
+        """Leave the folder free again, where a run has failed before it had anything to tell."""
+        if read_metrics(self.metrics) or self.checkpoints.folder.exists():
+            return
+        for file in (self.metrics, self.path / JOURNAL, self.path / RECIPE):
+            file.unlink(missing_ok=True)
+        with suppress(OSError):
+            self.path.rmdir()
+
     def check_same(self, recipe: Recipe) -> None:
         """Refuse to continue with another recipe than the run was started with."""
         before, now = load_recipe(self.path).as_dict(), recipe.as_dict()
@@ -100,12 +112,18 @@ def fitted(recipe: Recipe, data: Data) -> Recipe:
     """The recipe with the vocabulary that the data set has.
 
     Errors: UserError when the data were cut into pieces by another kind of tokenizer, or when the
-    recipe asks no question.
+    recipe asks no question, or one that nothing gives rise to.
     """
     if not recipe.objectives:
         raise UserError(
             f"recipe {recipe.name} asks no question, as an encoder imported without heads: add "
             f"objectives.masked={{}}"
+        )
+    every = recipe.objectives.values()
+    if any(isinstance(o, ReplacedToken) for o in every) and not any(o.rewrites for o in every):
+        raise UserError(
+            f"recipe {recipe.name} asks what was replaced, and nothing replaces pieces: state "
+            f"objectives.generated"
         )
     asked, has = recipe.text.tokenizer, data.manifest.tokenizer
     kind: str = asked.kind  # type: ignore[attr-defined]

@@ -38,7 +38,7 @@ class AttentionChoice(InHeads):
 
     kind: Literal["attention"] = "attention"
     remembers: ClassVar[bool] = True
-    dropout: float = 0.0
+    dropout: float = Field(default=0.0, ge=0, lt=1)
     kernel: KernelName = "auto"
     gate: Activation | None = None
     global_projections: bool = False

@@ -3,6 +3,7 @@
 from typing import ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from bertwright.encoder.kernels.attention import KernelName, attend
@@ -30,7 +31,7 @@ class FixedPatterns(InHeads):
     """
 
     kind: Literal["fixed-patterns"] = "fixed-patterns"
-    dropout: float = 0.0
+    dropout: float = Field(default=0.0, ge=0, lt=1)
     kernel: KernelName = "auto"
     patterns: tuple[Pattern, ...] = PATTERNS
 

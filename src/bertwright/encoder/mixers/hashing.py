@@ -44,7 +44,7 @@ class Hashing(InHeads):
 
     kind: Literal["hashing"] = "hashing"
     bias: bool = False
-    dropout: float = 0.0
+    dropout: float = Field(default=0.0, ge=0, lt=1)
     rounds: int = Field(default=1, ge=1)
     buckets: int = Field(default=64, ge=1)
     chunk: int = Field(default=64, ge=1)

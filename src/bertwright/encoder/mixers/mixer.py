@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from pydantic import Field
 from torch import nn
 
 from bertwright.axes import Choice
@@ -82,8 +83,8 @@ class InHeads(Mixer):
     """What mixers of several heads have in common: their number is ``heads``, or else the width
     divided by ``head_width``."""
 
-    heads: int | None = None
-    head_width: int = 64
+    heads: int | None = Field(default=None, ge=1)
+    head_width: int = Field(default=64, ge=1)
     bias: bool = True
 
     def shape(self, width: int) -> HeadShape:

@@ -28,7 +28,7 @@ class Learned(Positions):
 
     kind: Literal["learned"] = "learned"
     added: ClassVar[bool] = True
-    size: int = 512
+    size: int = Field(default=512, ge=1)
     offset: int = 0
 
     def build(self, width: int, shape: HeadShape) -> PositionScheme:
@@ -59,7 +59,7 @@ class Sinusoidal(Positions):
 
     kind: Literal["sinusoidal"] = "sinusoidal"
     added: ClassVar[bool] = True
-    base: float = 10000.0
+    base: float = Field(default=10000.0, gt=1)
 
     def build(self, width: int, shape: HeadShape) -> PositionScheme:
         return SinusoidalPositions(width, self.base)
@@ -74,7 +74,7 @@ class EveryBlock(Positions):
     """
 
     kind: Literal["every-block"] = "every-block"
-    base: float = 10000.0
+    base: float = Field(default=10000.0, gt=1)
     learned: int | None = Field(default=None, ge=1)
 
     def build(self, width: int, shape: HeadShape) -> PositionScheme:
@@ -88,7 +88,7 @@ class Rotary(Positions):
     """
 
     kind: Literal["rotary"] = "rotary"
-    base: float = 10000.0
+    base: float = Field(default=10000.0, gt=1)
 
     def build(self, width: int, shape: HeadShape) -> PositionScheme:
         return RotaryPositions(shape.head_width, self.base)

@@ -34,7 +34,7 @@ class TransformerXl(Positions):
     by_distance: ClassVar[bool] = True
     untied: bool = False
     longest: int | None = Field(default=None, ge=1)
-    base: float = 10000.0
+    base: float = Field(default=10000.0, gt=1)
     segments: bool = False
 
     @property
@@ -63,7 +63,7 @@ class LogBuckets(Positions):
     by_distance: ClassVar[bool] = True
     buckets: int = Field(default=32, ge=2)
     longest: int = Field(default=512, ge=4)
-    epsilon: float = 1e-7
+    epsilon: float = Field(default=1e-7, gt=0)
 
     def build(self, width: int, shape: HeadShape) -> PositionScheme:
         return LogBucketPositions(self, shape.width)

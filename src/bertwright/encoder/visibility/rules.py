@@ -113,7 +113,7 @@ class Window(Visibility):
     """
 
     kind: Literal["window"] = "window"
-    size: int
+    size: int = Field(ge=0)
     block: int = Field(default=1, ge=1)
 
     def visible(self, query: Coordinates, key: Coordinates) -> Tensor:

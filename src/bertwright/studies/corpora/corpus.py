@@ -38,9 +38,14 @@ class Written:
         """What is to be continued as JSON lines: a ``prompt``, its ``answer``, of what ``kind``."""
         return self.folder / "questions.jsonl"
 
+    @property
+    def tasks(self) -> Path:
+        """A folder of tasks."""
+        return self.folder / "tasks"
+
     def task(self, name: str) -> Path:
         """The folder of a task."""
-        return self.folder / "tasks" / name
+        return self.tasks / name
 
 
 def write_lines(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -51,7 +51,7 @@ def check_data(data: Data, recipe: Recipe) -> list[Finding]:
 
 def exact_duplicates(report: Mapping[str, Any]) -> Finding:
     """Documents that preparation met before."""
-    dropped = report["duplicates"]
+    dropped = report.get("duplicates", 0)  # histories are kept, however alike
     share = dropped / max(dropped + report["documents"], 1)
     return Finding(
         "data.duplicates",
