@@ -73,5 +73,7 @@ def main() -> None:
         print(f"bertwright: {error}", file=sys.stderr)
         sys.exit(2)
     except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
+        if error.filename is None:
+            raise
         print(f"bertwright: {error.filename}: {error.strerror}: name another", file=sys.stderr)
         sys.exit(2)
