@@ -139,4 +139,5 @@ def finish(folder: Path, steps: int) -> None:
     assert job.checkpoints is not None
     start, _ = job.checkpoints.newest()
     train(job, start)
-    torch.save(weights(toy), folder / "weights.pt")
+    torch.save(weights(toy), folder / "saving.pt")
+    os.replace(folder / "saving.pt", folder / "weights.pt")  # a kill may fall in between
