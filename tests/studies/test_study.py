@@ -50,7 +50,7 @@ def test_equal_tokens_and_operations_are_equal() -> None:
 
 
 def test_shares_of_phases_need_not_add_up_to_one() -> None:
-    phases = [{"share": 3}, {"share": 5, "batch_tokens": 1024}, {"share": 2}]
+    phases = [{"share": 3}, {"share": 5, "batch": 4}, {"share": 2}]
     recipe = small_study(changes={"phases": phases}).recipe("one", 0)
     assert Equal(tokens=64_000).steps_of(recipe, 400) == 100
     cost = Equal(operations=1e12).steps_of(recipe, 400)

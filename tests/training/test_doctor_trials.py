@@ -113,11 +113,11 @@ def test_a_run_that_stays_on_the_plateau_is_named(loss: float, steps: int, verdi
 
 
 def test_batches_are_cut_to_what_the_time_allows() -> None:
-    phases = "phases=[{batch_tokens: 64}, {}, {length: 64}]"
+    phases = "phases=[{batch: 0.015625}, {}, {length: 64}]"
     recipe = small("bert", phases, "batch_tokens=4096", "encoder.positions.size=64")
     cut = with_batches(recipe, 40)
-    assert [cut.batch_tokens_of(phase).at(0.5) for phase in range(3)] == [40, 40, 64]
-    assert with_batches(recipe, 10**6).batch_tokens_of(1).at(0.5) == 4096
+    assert [cut.batch_tokens_at(phase, 0.5) for phase in range(3)] == [40, 40, 64]
+    assert with_batches(recipe, 10**6) == recipe
 
 
 def test_a_sound_recipe_on_a_sound_text_gets_no_warning(data: Data) -> None:

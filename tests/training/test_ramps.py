@@ -15,10 +15,9 @@ RAMP = (
     "encoder.positions.size=64",
     "batch_tokens={kind: linear, from: 128, to: 576}",
     "objectives.masked.selection.rate={kind: linear, from: 0.4, to: 0.15}",
-    "phases=[{share: 0.6, length: 16}, {share: 0.4, length: 64, "
-    "batch_tokens: {kind: linear, from: 128, to: 256}}]",
+    "phases=[{share: 0.6, length: 16}, {share: 0.4, length: 64, batch: 0.5}]",
 )
-"""A batch that grows with the run in a phase of short rows, then one that grows with its phase."""
+"""A batch that grows with the run: in a phase of short rows, then half as large in one of long."""
 
 
 def test_batches_grow_by_eighths_to_the_sizes_that_were_asked(data: Data) -> None:
@@ -27,7 +26,7 @@ def test_batches_grow_by_eighths_to_the_sizes_that_were_asked(data: Data) -> Non
     rows = [batches.num_rows(clock.place(step)) for step in range(400)]
     # 128 tokens are 8 rows of 16, and each of seven steps up to 576 is 4 rows.
     assert rows[:240] == [8 + 4 * round(7 * step / 400) for step in range(240)]
-    assert (rows[240], rows[399]) == (2, 4)
+    assert (rows[240], rows[399]) == (3, 4)  # 384 and 576 tokens, halved, in rows of 64
 
 
 def test_a_short_ramp_ends_where_it_says(data: Data) -> None:

@@ -1,5 +1,6 @@
 """A small regression to train in tests: a module, its data, and a job for the loop."""
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any

@@ -150,13 +150,10 @@ def _decoder(decoder: EncoderChoice, targets: float, length: int) -> float:
 
 def training_arithmetic(recipe: Recipe, vocabulary_size: int | None = None) -> float:
     """The operations of the whole training that the recipe describes."""
-    total_share = sum(phase.share for phase in recipe.phases)
-    total = 0.0
-    for number, phase in enumerate(recipe.phases):
-        steps = recipe.steps * phase.share / total_share
-        tokens = steps * recipe.batch_tokens_of(number).at(0.5)
-        total += tokens * arithmetic(recipe, number, vocabulary_size).training
-    return total
+    return sum(
+        recipe.tokens_of(phase) * arithmetic(recipe, phase, vocabulary_size).training
+        for phase in range(len(recipe.phases))
+    )
 
 
 def training_memory(recipe: Recipe, vocabulary_size: int | None = None) -> int:

@@ -34,7 +34,7 @@ def _order(recipe: "Recipe") -> None:
             "encoder.memory needs rows that go on from step to step: set assembly.kind=contiguous"
         )
     steady = isinstance(recipe.batch_tokens, Constant) and all(
-        phase.length is None and phase.batch_tokens is None for phase in recipe.phases
+        phase.length is None and phase.batch == 1.0 for phase in recipe.phases
     )
     decoding = any(o.decodes for o in recipe.objectives.values())
     if recipe.assembly.directions > 1 and decoding:

@@ -10,7 +10,7 @@ def evened(
     """A system in a size, on rows of at most ``length`` places and steps of so many, in pieces of
     this kind; its phases keep what they ask, train and grow, not rows or batches of their own."""
     whole = Recipe.load(f"{system}-{size}")
-    own = {"length": None, "batch_tokens": None}
+    own = {"length": None, "batch": 1.0}
     phases = [{**phase.model_dump(mode="json"), **own} for phase in whole.phases]
     even = {
         "assembly": {"length": min(length, whole.assembly.length)},

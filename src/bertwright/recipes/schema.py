@@ -33,18 +33,19 @@ class Text(Settings):
 class Phase(Settings):
     """A stretch of training.
 
-    ``share`` is its part of the steps, or of the time. ``length`` and ``batch_tokens`` replace the
-    recipe's. ``depth`` is the share of the blocks that run; where it grows, what has run is copied
-    on top of itself (Gong et al. 2019). ``dropout`` multiplies every rate of dropout: 0 leaves it
-    out (Lan et al. 2020, section 4.8). ``trained`` is how many of the last levels are trained, None
-    for all: 1 for what stands behind the blocks, 2 for the last block too (Howard and Ruder 2018,
-    section 3.3). ``objectives`` names the questions that are asked, each with settings that change
-    for this phase; None asks all of the recipe's as they are.
+    ``share`` is its part of the steps, or of the time. ``length`` replaces that of the assembly;
+    ``batch`` multiplies the recipe's ``batch_tokens``. ``depth`` is the share of the blocks that
+    run; where it grows, what has run is copied on top of itself (Gong et al. 2019). ``dropout``
+    multiplies every rate of dropout: 0 leaves it out (Lan et al. 2020, section 4.8). ``trained`` is
+    how many of the last levels are trained, None for all: 1 for what stands behind the blocks, 2
+    for the last block too (Howard and Ruder 2018, section 3.3). ``objectives`` names the questions
+    that are asked, each with settings that change for this phase; None asks all of the recipe's as
+    they are.
     """
 
     share: float = Field(default=1.0, gt=0)
     length: int | None = Field(default=None, ge=8)
-    batch_tokens: Value | None = None
+    batch: float = Field(default=1.0, gt=0)
     depth: float = Field(default=1.0, gt=0.0, le=1.0)
     dropout: Value = Constant(value=1.0)
     trained: int | None = Field(default=None, ge=1)
@@ -125,9 +126,9 @@ class Recipe(Settings):
     def _above_nothing(self) -> Self:
         if self.schedule.extremes()[0] < 0.0:
             raise ValueError("schedule: a share of the rate is not below 0")
-        for phase in range(len(self.phases)):
-            if self.batch_tokens_of(phase).extremes()[0] < 1.0:
-                raise ValueError("batch_tokens: a step has at least 1 token")
+        smallest = min(phase.batch for phase in self.phases)
+        if self.batch_tokens.extremes()[0] * smallest < 1.0:
+            raise ValueError("batch_tokens: a step has at least 1 token")
         for name, objective in self.objectives.items():
             if objective.weight.extremes()[0] < 0.0:
                 raise ValueError(f"objectives.{name}.weight is not below 0")
@@ -176,10 +177,17 @@ class Recipe(Settings):
         """How many blocks run in a phase."""
         return max(1, round(self.phases[phase].depth * len(self.encoder.depth.orders())))
 
-    def batch_tokens_of(self, phase: int) -> Value:
-        """The tokens of a step in a phase."""
-        own = self.phases[phase].batch_tokens
-        return self.batch_tokens if own is None else own
+    def batch_tokens_at(self, phase: int, phase_progress: float) -> float:
+        """The tokens of a step at a progress of a phase."""
+        shares = [phase.share for phase in self.phases]
+        progress = (sum(shares[:phase]) + phase_progress * shares[phase]) / sum(shares)
+        return self.batch_tokens.at(progress) * self.phases[phase].batch
+
+    def tokens_of(self, phase: int) -> float:
+        """The tokens of all steps of a phase."""
+        points = [number / 100 for number in range(101)]
+        mean = sum(self.batch_tokens_at(phase, point) for point in points) / len(points)
+        return self.steps * mean * self.phases[phase].share / sum(p.share for p in self.phases)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data: what a model folder stores."""

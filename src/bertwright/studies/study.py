@@ -64,10 +64,7 @@ class Equal(Settings):
         """How many steps a recipe gets; None where time is equal."""
         if self.steps is not None:
             return self.steps
-        whole = sum(phase.share for phase in recipe.phases)
-        per_step = [
-            phase.share / whole * _mean_batch(recipe, n) for n, phase in enumerate(recipe.phases)
-        ]
+        per_step = [recipe.tokens_of(n) / recipe.steps for n in range(len(recipe.phases))]
         if self.tokens is not None:
             return max(1, round(self.tokens / sum(per_step)))
         if self.operations is not None:
@@ -236,13 +233,6 @@ def _read(name: str | Path) -> dict[str, Any]:
 
 def _claims() -> Path:
     return Path(str(resources.files("bertwright.studies"))) / "claims"
-
-
-def _mean_batch(recipe: Recipe, phase: int) -> float:
-    """The tokens of a step, over the progress of a phase."""
-    batch = recipe.batch_tokens_of(phase)
-    points = [number / 100 for number in range(101)]
-    return sum(map(batch.at, points)) / len(points)
 
 
 def as_yaml(study: Study) -> str:

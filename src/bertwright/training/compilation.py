@@ -71,7 +71,7 @@ def _kinds_of_step(recipe: Recipe) -> set[str]:
     kinds: set[str] = set()
     for phase in range(len(recipe.phases)):
         own = recipe.phases[phase]
-        size = f"{recipe.assembly_of(phase).length} {recipe.batch_tokens_of(phase).at(1.0)}"
+        size = f"{recipe.assembly_of(phase).length} {recipe.batch_tokens_at(phase, 1.0)}"
         size = f"{size} {own.dropout!r} {own.trained}"
         kinds |= {f"{size} {turn.visibility!r}" for turn in recipe.turns_of(phase)}
     return kinds

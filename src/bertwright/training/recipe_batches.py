@@ -83,13 +83,11 @@ class RecipeBatches:
     def num_rows(self, place: Place) -> int:
         """Rows of all processes in a step: the tokens that the recipe asks for, in whole rows, as
         many in every direction."""
-        own = self._recipe.phases[place.phase].batch_tokens is not None
-        progress = place.phase_progress if own else place.progress
-        schedule = self._recipe.batch_tokens_of(place.phase)
+        schedule = self._recipe.batch_tokens
         lowest, highest = schedule.extremes()
         step = (highest - lowest) / (BATCH_STAGES - 1)
-        stage = round((schedule.at(progress) - lowest) / step) if step else 0
-        tokens = lowest + stage * step
+        stage = round((schedule.at(place.progress) - lowest) / step) if step else 0
+        tokens = (lowest + stage * step) * self._recipe.phases[place.phase].batch
         assembly = self._recipe.assembly_of(place.phase)
         rows = max(round(tokens / assembly.length), self._processes.world)
         return -(-rows // assembly.directions) * assembly.directions

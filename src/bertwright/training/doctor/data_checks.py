@@ -3,7 +3,7 @@
 Each check is a function of numbers, so that it can be shown a fault.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -157,7 +157,7 @@ def unseen_pieces(counts: NDArray[np.int64], excluded: NDArray[np.bool_]) -> Fin
 
 def enough_text(num_pieces: int, recipe: Recipe) -> Finding:
     """How often the recipe reads the text: more than 40 times (as BERT) gains little."""
-    tokens = tokens_of(recipe)
+    tokens = sum(recipe.tokens_of(phase) for phase in range(len(recipe.phases)))
     epochs = tokens / max(num_pieces, 1)
     verdict = graded(epochs, note=40, warning=400)
     times = f"{epochs:,.0f}" if epochs >= 10 else f"{epochs:.1f}"
@@ -172,16 +172,6 @@ def enough_text(num_pieces: int, recipe: Recipe) -> Finding:
         else f"gather more text, or set steps={fewer} (40 epochs) or give a --budget",
         {"tokens": tokens, "epochs": epochs},
     )
-
-
-def tokens_of(recipe: Recipe) -> float:
-    """Tokens of all steps."""
-    shares = [phase.share for phase in recipe.phases]
-    values: Sequence[float] = [
-        recipe.batch_tokens_of(number).at(0.5) for number in range(len(shares))
-    ]
-    whole = sum(shares)
-    return sum(recipe.steps * s / whole * v for s, v in zip(shares, values, strict=True))
 
 
 def enough_heldout(num_pieces: int, recipe: Recipe) -> Finding:

@@ -37,7 +37,7 @@ def batch(recipe: Recipe) -> Finding | None:
     if not asked:
         return None
     questions, phase = min(asked)
-    tokens, length = recipe.batch_tokens_of(phase).at(1.0), recipe.assembly_of(phase).length
+    tokens, length = recipe.batch_tokens_at(phase, 1.0), recipe.assembly_of(phase).length
     wanted = max(tokens * ENOUGH_QUESTIONS / questions, length)
     bad = questions < ENOUGH_QUESTIONS or tokens < length
     few = questions < FEW_QUESTIONS or tokens < length
@@ -185,7 +185,7 @@ CHECKS: tuple[Callable[[Recipe], Finding | None], ...] = (
 
 def _questions(recipe: Recipe, phase: int) -> float:
     """Pieces asked in a step at the end of a phase; 0 where no objective names pieces."""
-    tokens, length = recipe.batch_tokens_of(phase).at(1.0), recipe.assembly_of(phase).length
+    tokens, length = recipe.batch_tokens_at(phase, 1.0), recipe.assembly_of(phase).length
     asked = [
         tokens * (o.selection.rate.at(1.0) if isinstance(o, Masked) else o.per_place(length))
         for o in recipe.objectives_of(phase).values()

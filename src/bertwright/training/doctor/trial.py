@@ -11,7 +11,7 @@ from bertwright.examples.batches import Batch
 from bertwright.model.model import Model
 from bertwright.optimisers.optimiser import Optimiser
 from bertwright.optimisers.parameters import MasterParameters
-from bertwright.recipes import Phase, Recipe
+from bertwright.recipes import Recipe
 from bertwright.schedules import Constant
 from bertwright.text.shards import Data
 from bertwright.training.batch_source import StepBatch
@@ -103,26 +103,32 @@ class Trial:
 
 def with_batches(recipe: Recipe, most_tokens: float) -> Recipe:
     """A recipe whose batches hold at most so many tokens, in every phase; at least one row."""
-    phases: list[Phase] = []
-    for number, phase in enumerate(recipe.phases):
-        own = recipe.batch_tokens_of(number)
-        if own.extremes()[1] > most_tokens:
-            own = Constant(value=max(most_tokens, recipe.assembly_of(number).length))
-        phases.append(phase.model_copy(update={"batch_tokens": own}))
-    return recipe.model_copy(update={"phases": tuple(phases)})
+    highest = recipe.batch_tokens.extremes()[1]
+    if highest * max(phase.batch for phase in recipe.phases) <= most_tokens:
+        return recipe
+    cut = [
+        max(min(highest * phase.batch, most_tokens), recipe.assembly_of(number).length)
+        for number, phase in enumerate(recipe.phases)
+    ]
+    phases = tuple(
+        phase.model_copy(update={"batch": tokens / most_tokens})
+        for phase, tokens in zip(recipe.phases, cut, strict=True)
+    )
+    batch_tokens = Constant(value=most_tokens)
+    return recipe.model_copy(update={"batch_tokens": batch_tokens, "phases": phases})
 
 
 def _only_turn(recipe: Recipe, number: int, question: str) -> Recipe:
     """A recipe of one phase, whose steps all ask a question and what is asked beside it."""
-    batch_tokens = Constant(value=recipe.batch_tokens_of(number).at(1.0))
-    changed: dict[str, object] = {"share": 1.0, "batch_tokens": batch_tokens}
+    changed: dict[str, object] = {"share": 1.0, "batch": 1.0}
     turns = recipe.turns_of(number)
     if len(turns) > 1:
         stated = recipe.phases[number].objectives or {}
         asked = next(turn.objectives for turn in turns if question in turn.objectives)
         changed["objectives"] = {name: stated.get(name, {}) for name in asked}
     phase = recipe.phases[number].model_copy(update=changed)
-    return recipe.model_copy(update={"phases": (phase,)})
+    batch_tokens = Constant(value=recipe.batch_tokens_at(number, 1.0))
+    return recipe.model_copy(update={"batch_tokens": batch_tokens, "phases": (phase,)})
 
 
 class _Watching(Reporter):
