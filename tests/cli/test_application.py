@@ -4,7 +4,9 @@ import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
+from bertwright import __version__
 from bertwright.cli import application
 from bertwright.errors import MissingExtra, UserError
 
@@ -44,6 +46,10 @@ except SystemExit as ended:
     assert ended.code == 0, ended
 """
     assert heavy_after(code) == []
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert CliRunner().invoke(application.app, ["--version"]).stdout == f"{__version__}\n"
 
 
 @pytest.mark.parametrize("error", [UserError("data: no such folder"), MissingExtra("onnx", "onnx")])

@@ -61,6 +61,11 @@ def test_what_is_slow_is_said_on_standard_error(folder: Path) -> None:
     assert "slow" not in invoke(folder / "gpt", "The red").stderr
 
 
+def test_what_ends_for_want_of_room_is_counted_on_standard_error(folder: Path) -> None:
+    told = invoke(folder / "gpt", "tree " * 510, "The red", "--num-samples", 2).stderr
+    assert told == "bertwright: 2 of the texts ended where the model can read no more\n"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

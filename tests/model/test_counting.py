@@ -63,7 +63,7 @@ def test_arithmetic_is_what_pytorch_counts(system):
     assert counter.get_total_flops() == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("system", ["electra", "xlnet"])
+@pytest.mark.parametrize("system", ["electra", "spanbert", "xlnet"])
 def test_all_that_a_step_computes_is_counted(system):
     recipe = toy(system, "encoder.mixer.kernel=explicit", "encoder.dropout=0")
     model = Model.build(recipe, VOCABULARY)

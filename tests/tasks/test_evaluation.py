@@ -52,3 +52,7 @@ def test_a_fine_tuned_model_is_evaluated_on_a_file_or_a_folder(pretrained, tmp_p
     assert evaluate(model, file) == evaluate(model, tmp_path) == evaluate(model, classes())
     with pytest.raises(UserError, match="examples without labels"):
         evaluate(model, [Example("a")])
+    odd = Example("a", label="odd")
+    assert evaluate(model, [*classes(), odd])["unknown_labels"] == ["odd"]
+    with pytest.raises(UserError, match=r"labelled odd, and the model answers .*: nothing to"):
+        evaluate(model, [odd])

@@ -48,6 +48,14 @@ def test_the_last_items_are_kept_for_validation_and_test(tmp_path: Path) -> None
     assert histories(data, "heldout") == [["y", "x"], ["y", "z_z"]]
     assert histories(data, "train") == [["y"], ["y"]]
     assert (data.report["users"], data.report["items"], data.report["events"]) == (2, 3, 6)
+    # What the splits share is counted once.
+    assert (data.report["documents"], data.report["tokens"], data.report["bytes"]) == (2, 6, 8)
+    assert data.report["splits"]["heldout"] == {
+        "pieces": 4,
+        "documents": 2,
+        "sentences": 2,
+        "words": 4,
+    }
     assert list(data.manifest.splits) == list(SPLITS)
 
 

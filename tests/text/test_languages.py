@@ -123,6 +123,7 @@ MISTAKES = (
     "three files",
     "twice the same",
     "nowhere",
+    "two tables",
 )
 
 
@@ -144,6 +145,7 @@ def wrong_inputs(folder: Path) -> dict[str, tuple[list[str], dict[str, str], str
         "three files": ([f"en,de={a},{b},{c}"], {}, "en,de=FILE,FILE"),
         "twice the same": ([f"en,en={a},{b}"], {}, "en,de=FILE,FILE"),
         "nowhere": ([f"en,de={a},nowhere"], {}, "nowhere: there is no such file"),
+        "two tables": ([f"en,de={a},{c}"], {}, "c.jsonl is jsonl, .* write en,de=TABLE"),
     }
 
 

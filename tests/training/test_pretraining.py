@@ -288,6 +288,8 @@ def started(data: Data, tmp_path: Path) -> Path:
 
 
 def test_a_started_run_is_not_started_over(data: Data, started: Path) -> None:
+    with pytest.raises(UserError, match="holds no run to continue"):
+        pretrain(None, data, started / "none", resume=True)
     with pytest.raises(UserError, match="add --resume"):
         pretrain(small(), data, started)
 

@@ -84,6 +84,14 @@ def test_speed_does_not_count_evaluations_nor_the_first_step_of_a_phase() -> Non
     assert speed.peak_share() == pytest.approx(0.192)
 
 
+def test_an_evaluation_of_many_figures_is_one_short_line() -> None:
+    written = io.StringIO()
+    line = ProgressLine(Clock(100), Speed(), Console(file=written))
+    line.evaluation(Place(1, 0.01), {f"figure_{number}": 0.5 for number in range(10)})
+    assert written.getvalue().startswith("step 1: figure 0 0.5, figure 1 0.5, ")
+    assert written.getvalue().endswith("figure 7 0.5 and 2 more in metrics.jsonl\n")
+
+
 def test_metrics_are_means_of_ten_steps(tmp_path: Path) -> None:
     metrics = MetricsFile(tmp_path / "metrics.jsonl", Clock(100), Speed())
     for step in range(12):

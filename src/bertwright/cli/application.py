@@ -1,9 +1,11 @@
 """The ``bertwright`` command: the list of its verbs and what happens to an error."""
 
 import sys
+from typing import Annotated
 
 import typer
 
+from bertwright import __version__
 from bertwright.cli import (
     average,
     bench,
@@ -33,11 +35,29 @@ from bertwright.errors import UserError
 
 app = typer.Typer(
     name="bertwright",
-    help="BERT and its family: text in; a trained, fine-tuned, inspected, exported encoder out.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def bertwright(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version, and end."
+        ),
+    ] = False,
+) -> None:
+    """BERT and its family: text in; a trained, fine-tuned, inspected, exported encoder out."""
+
 
 app.add_typer(bench.app, name="bench")
 app.add_typer(recipes.app, name="recipes")

@@ -1,5 +1,6 @@
 """``bertwright count``: what a recipe weighs and costs."""
 
+import math
 from typing import Annotated
 
 import typer
@@ -19,10 +20,13 @@ def count(
     as_json: AsJson = False,
 ) -> None:
     """Count parameters, arithmetic, memory, and the cost of the published training."""
+    from bertwright.errors import UserError
     from bertwright.model import counting
     from bertwright.model.hardware import hours
     from bertwright.recipes import Recipe
 
+    if not 0.0 <= price < math.inf:
+        raise UserError(f"--price is {price}: what an hour costs is 0 or more")
     recipe = Recipe.load(name, *(changes or []))
     parts = counting.parameters_by_part(recipe)
     arithmetic = counting.arithmetic(recipe)

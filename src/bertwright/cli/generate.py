@@ -68,6 +68,7 @@ def generate(
     loaded = load(model, "float32")
     if slow := slowness(loaded.model.recipe, by):
         say(f"bertwright: this is slow: {slow}")
+    full = 0
     for found in loaded.generate(
         asked,
         max_new_tokens=max_new_tokens,
@@ -85,6 +86,9 @@ def generate(
     ):
         line = json.dumps(found.as_dict(), ensure_ascii=False) if as_json else found.whole
         sys.stdout.write(line + "\n")
+        full += found.stopped == "full"
+    if full:
+        say(f"bertwright: {full} of the texts ended where the model can read no more")
 
 
 def _prompts(given: list[str], file: Path | None, jsonl: bool) -> Iterator[str]:

@@ -59,6 +59,8 @@ def trace(
 
     if (data is None) == (not text):
         raise UserError("trace follows a text: give one with --text, or a data set with --data")
+    if model is not None and tokenizer is not None:
+        raise UserError("--model brings its own tokenizer: leave --tokenizer out")
     name, changes = recipe_and_changes(words)
     loaded = None if model is None else load(model, "float32")
     if name is None and loaded is not None and changes:

@@ -90,6 +90,8 @@ def arithmetic(recipe: Recipe, phase: int = 0, vocabulary_size: int | None = Non
         for objective in turn.objectives.values():
             whole += turn.share * objective.added_places
             share = turn.share * objective.per_place(length)
+            own = objective.head_operations(encoder, size, length, turn.objectives)
+            vocabulary += turn.share * own
             drafter = objective.drafter(encoder)
             if drafter is not None:
                 drafted += turn.share * sum(_stack(drafter, length))

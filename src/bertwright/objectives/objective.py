@@ -215,6 +215,17 @@ class Objective(Choice):
         """How many places it lays behind those of a row, as a share of them."""
         return 0.0
 
+    def head_operations(
+        self,
+        encoder: EncoderChoice,
+        vocabulary_size: int,
+        length: int,
+        together: Mapping[str, "Objective"],
+    ) -> float:
+        """Floating-point operations of a head of its own that names pieces, for every place of rows
+        of this length; ``together`` are all questions that are asked of them."""
+        return 0.0
+
     def drafter(self, encoder: EncoderChoice) -> EncoderChoice | None:
         """The encoder of the network that answers before the encoder reads, where there is one."""
         return None

@@ -46,6 +46,17 @@ class SpanBoundary(Objective):
         width = self.position_width
         return BoundaryHead(host.choice, host.vocabulary_size, self.longest, width)
 
+    def head_operations(
+        self,
+        encoder: EncoderChoice,
+        vocabulary_size: int,
+        length: int,
+        together: Mapping[str, Objective],
+    ) -> float:
+        width, narrow = encoder.width, encoder.table_width
+        dense = (2 * width + self.position_width) * width + width * narrow
+        return together[self.of].per_place(length) * 2 * (dense + narrow * vocabulary_size)
+
     def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
         assert isinstance(head, BoundaryHead)
         hidden = self._hidden(asked, reading, head)

@@ -1,5 +1,6 @@
 """Evaluation of a model on data: a pre-trained one on text, a fine-tuned one on its task."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from bertwright.tasks.answers import reference
 from bertwright.tasks.catalogue import find_part
 from bertwright.tasks.encoding import Examples
 from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.task import Task
 from bertwright.text.shards import Data
 from bertwright.training import evaluation
 
@@ -49,6 +51,24 @@ def _on_task(model: FineTuned, data: Path | str | Examples) -> dict[str, Any]:
     references = [reference(example) for example in data]
     if not references or any(right is None for right in references):
         raise UserError(f"task {task.name}: there are examples without labels: nothing to compare")
+    unknown = _unknown_labels(task, references)
     scores = task.score(references, [prediction.answer for prediction in model.predict(data)])
     metric = task.metrics[0]
-    return {"task": task.name, "metric": metric, "score": scores[metric], "metrics": scores}
+    found = {"task": task.name, "metric": metric, "score": scores[metric], "metrics": scores}
+    return found | ({"unknown_labels": unknown} if unknown else {})
+
+
+def _unknown_labels(task: Task, references: Sequence[Any]) -> list[str]:
+    """The labels that the model cannot answer with; UserError where it knows none of them."""
+    if task.answer == "number":
+        return []
+    single = task.answer == "class"
+    stated = {str(label) for right in references for label in ([right] if single else right)}
+    unknown = sorted(stated - set(task.labels))
+    if len(unknown) == len(stated):
+        known = ", ".join(task.labels)
+        raise UserError(
+            f"task {task.name}: the data are labelled {', '.join(unknown[:9])}, and the model "
+            f"answers {known}: nothing to compare"
+        )
+    return unknown

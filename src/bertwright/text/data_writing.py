@@ -23,7 +23,8 @@ from bertwright.text.tokenizers import Tokenizer
 
 
 class DataWriter:
-    """The splits of a data set while they are written."""
+    """The splits of a data set while they are written; where they are ``nested``, each begins with
+    all that the one before it holds, and the last is the whole."""
 
     def __init__(
         self,
@@ -31,6 +32,7 @@ class DataWriter:
         tokenizer: Tokenizer,
         names: Sequence[str],
         holding: Holding = TEXT_ALONE,
+        nested: bool = False,
     ) -> None:
         self._folder = folder
         self._tokenizer = tokenizer
@@ -41,7 +43,8 @@ class DataWriter:
             for name in names
         }
         self._piece_counts = {name: np.zeros(tokenizer.size, dtype=np.int64) for name in names}
-        self._num_bytes = 0
+        self._nested = nested
+        self._num_bytes = dict.fromkeys(names, 0)
         self._longest = 0
 
     @property
@@ -54,7 +57,7 @@ class DataWriter:
         self._writers[split].append(encoded, beside)
         found = np.bincount(encoded.pieces, minlength=self._tokenizer.size)
         self._piece_counts[split] += found
-        self._num_bytes += encoded.num_bytes
+        self._num_bytes[split] += encoded.num_bytes
         self._longest = max(self._longest, int(encoded.document_lengths.max(initial=0)))
 
     def finish(self, sources: list[dict[str, str | int]]) -> dict[str, Any]:
@@ -65,8 +68,10 @@ class DataWriter:
         manifest = write_manifest(
             self._folder, self._tokenizer, train, splits, sources, languages, self._holding
         )
-        counts = [counts for counts, _ in splits.values()]
-        pieces = sum(self._piece_counts.values(), np.zeros_like(train))
+        whole = list(splits)[-1:] if self._nested else list(splits)
+        counts = [splits[name][0] for name in whole]
+        pieces = sum((self._piece_counts[name] for name in whole), np.zeros_like(train))
+        num_bytes = sum(self._num_bytes[name] for name in whole)
         specials = self._tokenizer.specials
         in_text = specials.all - {specials.unknown}
         return {
@@ -75,13 +80,13 @@ class DataWriter:
             "sentences": sum(c.sentences for c in counts),
             "words": sum(c.words for c in counts),
             "tokens": sum(c.pieces for c in counts),
-            "bytes": self._num_bytes,
-            "bytes_per_token": self._num_bytes / max(1, int(pieces.sum())),
+            "bytes": num_bytes,
+            "bytes_per_token": num_bytes / max(1, int(pieces.sum())),
             "unknown_rate": int(pieces[specials.unknown]) / max(1, int(pieces.sum())),
             "special_tokens_in_text": int(pieces[list(in_text)].sum()),
             "longest_document": self._longest,
             "unigram_entropy": unigram_entropy(train),
-            "splits": {name: counts.model_dump() for name, (counts, _) in splits.items()},
+            "splits": {name: _found(counts) for name, (counts, _) in splits.items()},
             **_of_languages(languages, counts),
             **{
                 name: total
@@ -96,6 +101,12 @@ class DataWriter:
     def __exit__(self, *_: object) -> None:
         for writer in self._writers.values():
             writer.abandon()
+
+
+def _found(counts: Counts) -> dict[str, Any]:
+    """What a split holds, without a line for each thing that it could hold and does not."""
+    held = counts.model_dump(exclude_defaults=True)
+    return {"pieces": counts.pieces, "documents": counts.documents, **held}
 
 
 def _of_languages(languages: Sequence[str], counts: Sequence[Counts]) -> dict[str, Any]:

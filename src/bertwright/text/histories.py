@@ -100,7 +100,10 @@ def prepare_histories(
             f"a {tokenizer.kind} tokenizer knows no items: leave --tokenizer out, or name a folder "
             f"that was prepared with --item"
         )
-    with atomic_folder(out) as folder, DataWriter(folder, tokenizer, list(SPLITS)) as writing:
+    with (
+        atomic_folder(out) as folder,
+        DataWriter(folder, tokenizer, list(SPLITS), nested=True) as writing,
+    ):
         for split, missing in SPLITS.items():
             writing.append(split, _encoded(histories, tokenizer, missing))
         report = writing.finish(met.sources) | {

@@ -88,7 +88,7 @@ def find_sources(
     for given in map(str, inputs):
         languages, paths = declared(given)
         if len(paths) == 2:
-            first, second = (_one_file(path) for path in paths)
+            first, second = (_aligned_file(path, given) for path in paths)
             sources[first, second] = Source(first, "txt", column, languages, None, second)
             continue
         for name in _files(paths[0], format, languages, counts or ReadCounts()):
@@ -134,9 +134,15 @@ def check_all_speak(sources: Sequence[Source]) -> None:
         )
 
 
-def _one_file(path: str) -> str:
+def _aligned_file(path: str, given: str) -> str:
     if not Path(path).is_file():
         raise UserError(f"{path}: there is no such file")
+    if (format := _format_of(path)) not in (None, "txt"):
+        codes = given.partition("=")[0]
+        raise UserError(
+            f"{path} is {format}, and two files of translations are plain text, line by line: "
+            f"write {codes}=TABLE for one table with a column for each language"
+        )
     return path
 
 

@@ -9,6 +9,9 @@ from rich.progress import BarColumn, Progress, TextColumn
 from bertwright.training.clock import Clock, Place
 from bertwright.training.reporting import Reporter, Speed, StepReport
 
+MOST_FIGURES = 8
+"""Of an evaluation, on its line; recommenders have thirty."""
+
 
 class ProgressLine(Reporter):
     """On a terminal a line that is drawn anew; elsewhere a printed one every now and then.
@@ -49,7 +52,10 @@ class ProgressLine(Reporter):
             self._print_line()
 
     def evaluation(self, place: Place, figures: Mapping[str, float]) -> None:
-        found = ", ".join(f"{name.replace('_', ' ')} {x:.4g}" for name, x in figures.items())
+        shown = [f"{name.replace('_', ' ')} {x:.4g}" for name, x in figures.items()]
+        found = ", ".join(shown[:MOST_FIGURES])
+        if more := shown[MOST_FIGURES:]:
+            found += f" and {len(more)} more in metrics.jsonl"
         self._console.print(f"step {place.step:,}: {found}", soft_wrap=True)
 
     def close(self) -> None:

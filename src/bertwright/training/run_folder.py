@@ -101,6 +101,8 @@ def choose_recipe(
     if isinstance(recipe, Recipe):
         return recipe
     if recipe is None:
+        if continued is not None and not continued.started and start_from is None:
+            raise UserError(f"{continued.path} holds no run to continue: name the recipe of one")
         folder = continued.path if continued is not None and continued.started else start_from
         if folder is not None and not (folder / RECIPE).is_file():
             raise UserError(f"--from {folder} is not a model folder: it has no {RECIPE}")
