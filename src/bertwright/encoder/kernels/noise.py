@@ -121,8 +121,10 @@ def gaussian(
     number = math.prod(shape)
     place = torch.arange(2 * number, dtype=torch.int32, device=like.device)
     drawn = uniform_at(key(seed, site), place) if noise is None else uniform(noise, place, site)
-    length, angle = drawn.to(like.dtype).view(2, *shape).unbind(0)
-    return torch.sqrt(-2 * torch.log1p(-length)) * torch.cos(2 * math.pi * angle)
+    wide = torch.promote_types(like.dtype, torch.float32)  # in which no fraction rounds to 1
+    length, angle = drawn.to(wide).view(2, *shape).unbind(0)
+    normal = torch.sqrt(-2 * torch.log1p(-length)) * torch.cos(2 * math.pi * angle)
+    return normal.to(like.dtype)
 
 
 def _fraction(h: Tensor) -> Tensor:

@@ -118,7 +118,7 @@ class HashingAttention(nn.Module):
         if around.rotation is not None:
             shared = rotate(shared, around.rotation)
         shared, value = tap(site, "query", shared), tap(site, "value", value)
-        # Hashed and weighed in float32 at least, multiplied as the rest of the block.
+        # Weighed in float32 at least, multiplied as the rest of the block.
         wide = torch.promote_types(x.dtype, torch.float32)
         context = self._context(shared.to(wide), value, around.view, noise, site)
         context = tap(site, "context", context.to(x.dtype))
@@ -134,7 +134,7 @@ class HashingAttention(nn.Module):
             return self._among_all(shared, value, view, noise, site)
         missing = -length % self.choice.chunk
         shared, value = (pad(t, (0, 0, 0, missing)) for t in (shared, value))
-        buckets = self._buckets(shared, noise)
+        buckets = self._buckets(shared.to(dtype), noise)
         if missing or view.real is not None:
             real = shared.new_ones(1, length, dtype=torch.bool) if view.real is None else view.real
             filled = ~pad(real, (0, missing))
@@ -162,7 +162,7 @@ class HashingAttention(nn.Module):
     ) -> Tensor:
         """The same where all places are no more than those of the chunks: one softmax over all of
         them, in which each counts as often as there are rounds in which it is seen."""
-        buckets = self._buckets(shared, noise)
+        buckets = self._buckets(shared.to(value.dtype), noise)
         if view.real is not None:
             buckets = self._alone(buckets, ~view.real)
         buckets = buckets.int()
