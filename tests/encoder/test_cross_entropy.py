@@ -75,27 +75,30 @@ def test_large_logits_do_not_overflow():
     assert float(loss) == pytest.approx(200.0)
 
 
-def _with_z_loss(parameters, target, weight, z_weight):
-    """The loss and its gradients as the formula has them, row by row: -log p + w (log Z)^2."""
+def _by_formula(parameters, target, weight, z_weight, smoothing):
+    """The loss and its gradients as the formula has them, row by row: the cross-entropy with a
+    target that is spread, and w (log Z)^2."""
     logits = F.linear(*parameters)
-    log_z = torch.logsumexp(logits, 1)
-    right = logits[torch.arange(len(target)), target]
-    loss = ((log_z - right + z_weight * log_z.square()) * weight).sum()
+    spread = torch.full_like(logits, smoothing / logits.shape[1])
+    spread[torch.arange(len(target)), target] += 1 - smoothing
+    asked = -(spread * logits.log_softmax(1)).sum(1)
+    loss = ((asked + z_weight * torch.logsumexp(logits, 1).square()) * weight).sum()
     return loss, torch.autograd.grad(loss * 0.37, parameters)
 
 
 @pytest.mark.parametrize("scale", [0.3, 30.0], ids=["small", "large"])
-@pytest.mark.parametrize("z_weight", [1e-4, 0.5])
+@pytest.mark.parametrize("added", [(1e-4, 0.0), (0.5, 0.0), (0.0, 0.1), (0.5, 0.3)])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-5)])
-def test_the_z_loss_is_that_of_its_formula(scale, z_weight, dtype, tolerance):
+def test_z_loss_and_smoothing_are_those_of_the_formula(scale, added, dtype, tolerance, monkeypatch):
+    monkeypatch.setattr(kernel, "CHUNK_ELEMENTS", 300)
     parameters, target, weight = _tensors(21, 40, 8, scale)
     parameters = [p.detach().to(dtype).requires_grad_() for p in parameters]
     hidden, table, bias = parameters
-    loss, _ = kernel.cross_entropy(hidden, table, bias, target, weight, z_weight=z_weight)
+    loss, _ = kernel.cross_entropy(hidden, table, bias, target, weight, kernel.PLAIN, *added)
     found = torch.autograd.grad(loss * 0.37, parameters)
 
     exact = [p.detach().double().requires_grad_() for p in parameters]
-    expected_loss, expected = _with_z_loss(exact, target, weight.double(), z_weight)
+    expected_loss, expected = _by_formula(exact, target, weight.double(), *added)
     assert float(loss.detach()) == pytest.approx(float(expected_loss.detach()), rel=tolerance)
     for one, other in zip(found, expected, strict=True):
         scaled = (one.double() - other).abs().max() / other.abs().max()
@@ -110,9 +113,10 @@ def test_a_normaliser_that_cancels_the_loss_leaves_the_target_alone():
     torch.testing.assert_close(found[:, 0], torch.tensor([0.0, 0.0, -1.0, 0.0]))
 
 
-def test_what_is_measured_has_no_z_loss():
+def test_what_is_measured_has_neither_z_loss_nor_smoothing():
     (hidden, table, bias), target, weight = _tensors(21, 40, 8)
     with torch.no_grad():
         plain, _ = kernel.cross_entropy(hidden, table, bias, target, weight)
-        measured, _ = kernel.cross_entropy(hidden, table, bias, target, weight, z_weight=0.5)
+        added = {"z_weight": 0.5, "smoothing": 0.1}
+        measured, _ = kernel.cross_entropy(hidden, table, bias, target, weight, **added)
     assert torch.equal(plain, measured)

@@ -42,6 +42,12 @@ def generate(
     sweeps: Annotated[
         int, typer.Option(min=1, help="How often a masked model goes over what it adds.")
     ] = 1,
+    beams: Annotated[
+        int, typer.Option(min=1, help="Draw nothing: the best of so many ways side by side.")
+    ] = 1,
+    length_power: Annotated[
+        float, typer.Option(help="Beams are compared per length to this power; 0 favours short.")
+    ] = 1.0,
     seed: Annotated[int, typer.Option(min=0, help="Another seed, other texts.")] = 0,
     num_samples: Annotated[int, typer.Option(min=1, help="Texts for each prompt.")] = 1,
     by: Annotated[
@@ -78,6 +84,8 @@ def generate(
         repetition_penalty=repetition_penalty,
         stop=stop or (),
         sweeps=sweeps,
+        beams=beams,
+        length_power=length_power,
         seed=seed,
         num_samples=num_samples,
         by=by,

@@ -97,6 +97,12 @@ def _within_reach(length: int, num_asking: int, longest: int | None) -> slice:
 
 
 def _joined(kept: Coordinates, new: Coordinates) -> Coordinates:
-    """The coordinates of kept places, then those of new ones."""
+    """The coordinates of kept places, then those of new ones; what holds for one row of either may
+    hold for all of the other's."""
     pairs = ((getattr(kept, f.name), getattr(new, f.name)) for f in fields(Coordinates))
-    return Coordinates(*(None if pair[0] is None else torch.cat(pair, 1) for pair in pairs))  # type: ignore[arg-type]
+    return Coordinates(*(None if pair[0] is None else _side_by_side(*pair) for pair in pairs))  # type: ignore[arg-type]
+
+
+def _side_by_side(first: Tensor, second: Tensor) -> Tensor:
+    number = max(len(first), len(second))
+    return torch.cat([part.expand(number, -1) for part in (first, second)], dim=1)

@@ -177,6 +177,8 @@ class TextModel:
         repetition_penalty: float = 1.0,
         stop: str | Sequence[str] = (),
         sweeps: int = 1,
+        beams: int = 1,
+        length_power: float = 1.0,
         seed: int = 0,
         num_samples: int = 1,
         by: str | None = None,
@@ -186,7 +188,8 @@ class TextModel:
         """What follows each prompt, ``num_samples`` times, in order and in float32.
 
         The settings are those of :class:`~bertwright.model.generating.decoding.Decoding`; a
-        temperature of 0 always takes the most probable piece. What is drawn depends on the seed,
+        temperature of 0 always takes the most probable piece, and with several ``beams`` the
+        samples of a prompt are the best texts that they end in. What is drawn depends on the seed,
         the prompt and the number of the sample, on nothing else. ``by`` names the question of the
         recipe that is asked, where it has several that can be. ``language`` is that of the prompts,
         ``into`` that of what a decoder says, for a model that has vectors of them.
@@ -202,6 +205,8 @@ class TextModel:
             repetition_penalty=repetition_penalty,
             stop=(stop,) if isinstance(stop, str) else tuple(stop),
             sweeps=sweeps,
+            beams=beams,
+            length_power=length_power,
             seed=seed,
         )
         spoken = Spoken(self._language(language), self._language(into))

@@ -38,6 +38,13 @@ class AdaptiveSoftmax(OutputChoice):
     def _cutoffs(cls, cutoffs: tuple[int, ...]) -> tuple[int, ...]:
         return ascending(cutoffs)
 
+    @field_validator("smoothing")
+    @classmethod
+    def _in_steps(cls, smoothing: float) -> float:
+        if smoothing:
+            raise ValueError("clusters are named in steps, which no target is spread over: set 0")
+        return smoothing
+
     @property
     def tied(self) -> bool:
         return self.narrower is None

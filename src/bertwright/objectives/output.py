@@ -21,8 +21,9 @@ class OutputChoice(Choice):
     """The axis. ``transform`` puts a dense layer, an activation and a norm before the vocabulary
     (BERT), ``norm`` being that of the encoder unless it is stated; ``bias`` is one number per
     piece. ``scaled`` divides the states by the root of the width, for a tied table of large vectors
-    (Raffel et al. 2020); ``z_loss`` weighs the square of log Z, which is added to every loss of
-    this output while training (PaLM: 1e-4); see ``cross_entropy``."""
+    (Raffel et al. 2020). While training, ``z_loss`` weighs the square of log Z, which is added to
+    every loss of this output (PaLM: 1e-4), and ``smoothing`` is the share of every target that all
+    pieces have alike (Vaswani et al. 2017, section 5.4: 0.1); see ``cross_entropy``."""
 
     transform: bool = True
     transform_bias: bool = True
@@ -31,6 +32,7 @@ class OutputChoice(Choice):
     bias: bool = True
     scaled: bool = False
     z_loss: float = Field(default=0.0, ge=0.0)
+    smoothing: float = Field(default=0.0, ge=0.0, lt=1.0)
 
     @property
     def tied(self) -> bool:
@@ -139,7 +141,7 @@ class Output(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocabulary_size)) if choice.bias else None
         self.table = table
         self.scale = choice.width(encoder) ** -0.5 if choice.scaled else 1.0
-        self.z_loss = choice.z_loss
+        self.z_loss, self.smoothing = choice.z_loss, choice.smoothing
         self._pointwise = PLAIN
 
     def share(self, embeddings: Embeddings) -> None:
@@ -153,9 +155,9 @@ class Output(nn.Module):
         self, states: Tensor, embedding: Tensor, target: Tensor, weight: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """The sum of losses and of right answers at states (M, D); see ``cross_entropy``."""
-        hidden = self._hidden(states)
-        table = self._own(embedding)
-        return cross_entropy(hidden, table, self.bias, target, weight, self._pointwise, self.z_loss)
+        hidden, table = self._hidden(states), self._own(embedding)
+        added = self.z_loss, self.smoothing
+        return cross_entropy(hidden, table, self.bias, target, weight, self._pointwise, *added)
 
     def compile_parts(self) -> None:
         """Compile the transform and what stands between the products of the loss."""

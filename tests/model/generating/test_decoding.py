@@ -47,7 +47,7 @@ def test_top_p_counts_what_top_k_has_left() -> None:
 
 def test_a_penalty_makes_what_is_there_less_likely() -> None:
     logits = np.array([[2.0, -1.0, 0.5]])
-    penalised = Decoding(repetition_penalty=2.0)._penalised(logits, [[0, 1, 1]])
+    penalised = Decoding(repetition_penalty=2.0).penalised(logits, [[0, 1, 1]])
     assert penalised.tolist() == [[1.0, -2.0, 0.5]]
     assert logits.tolist() == [[2.0, -1.0, 0.5]]
 

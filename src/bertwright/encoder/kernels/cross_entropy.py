@@ -7,8 +7,10 @@ chunks, so the memory is bounded however many questions a step asks.
 
 The *z-loss* keeps the normaliser Z of the softmax near 1: ``z_weight`` times (log Z)^2 is added to
 the loss of every row (de Brebisson and Vincent 2016; Chowdhery et al. 2022, section 5), and
-2 z_weight log Z times the probabilities to its gradient. Where no gradient is asked for, nothing is
-added: what is measured is the cross-entropy alone.
+2 z_weight log Z times the probabilities to its gradient. *Smoothing* takes a share of the target
+from the right piece and spreads it over all (Szegedy et al. 2016, section 7): all that it adds
+follows from the mean of the logits, which is one more logit, of the mean row of the table. Where no
+gradient is asked for there is neither: what is measured is the cross-entropy alone.
 """
 
 from collections.abc import Callable
@@ -107,15 +109,17 @@ def cross_entropy(
     weight: Tensor | None = None,
     pointwise: Pointwise = PLAIN,
     z_weight: float = 0.0,
+    smoothing: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """The weighted sum of losses, and the weighted number of right answers (both 0-d float32).
 
     hidden (M, D), table (V, D), bias (V,) or None, target (M,) int64, weight (M,) float32 or None
-    for ones. A tie with the largest logit counts as right. ``z_weight`` is that of the z-loss.
+    for ones. A tie with the largest logit counts as right. ``z_weight`` is that of the z-loss,
+    ``smoothing`` the share of the target that all pieces have alike.
     """
     if not torch.is_grad_enabled():
         return _measure(hidden, table, bias, target, weight, pointwise)
-    given = hidden, table, bias, target, weight, pointwise, z_weight
+    given = hidden, table, bias, target, weight, pointwise, z_weight, smoothing
     loss, right = _CrossEntropy.apply(*given)  # type: ignore[no-untyped-call]
     return loss, right
 
@@ -149,8 +153,10 @@ class _CrossEntropy(torch.autograd.Function):
         weight: Tensor | None,
         pointwise: Pointwise,
         z_weight: float,
+        smoothing: float,
     ) -> tuple[Tensor, Tensor]:
         loss_sum, right_sum = hidden.new_zeros(2, dtype=torch.float32).unbind()
+        smooth = _Smoothing(table, bias, smoothing) if smoothing else None
         parts = pointwise.parts(hidden, table, bias)
         grad_hidden = torch.empty_like(hidden)
         grad_both: Tensor | None = None
@@ -160,12 +166,16 @@ class _CrossEntropy(torch.autograd.Function):
             ones = torch.ones_like(total) if weight is None else weight[rows]
             # From here on total x (probability - 1) at the target: the gradient but for the scale.
             short, share = total * torch.expm1(-loss), ones / total
+            if smooth is not None:
+                loss = smooth.loss(loss, log_z, some)
+                short = short + smoothing * total
             if z_weight:
                 loss = loss + z_weight * log_z.square()
                 factor = 1.0 + 2.0 * z_weight * log_z
                 factor = torch.where(factor.abs() < LEAST_FACTOR, LEAST_FACTOR, factor)
-                # The scale takes the factor in; at the target it is taken back from the 1.
-                short, share = short + total * (1.0 - 1.0 / factor), share * factor
+                # The scale takes the factor in; at the target it is taken back from what is asked.
+                asked_there = (1.0 - smoothing) * total
+                short, share = short + asked_there * (1.0 - 1.0 / factor), share * factor
             loss_sum = loss_sum + (loss * ones).sum()
             right_sum = right_sum + (right * ones).sum()
             rank = torch.arange(len(asked), device=asked.device)
@@ -174,8 +184,13 @@ class _CrossEntropy(torch.autograd.Function):
             grad_hidden[rows] = _wide(exponentials @ table) * share
             # The bias is one more column of the table, which meets a constant 1: it comes for free.
             inputs = some if bias is None else F.pad(some, (0, 1), value=1.0)
+            if smooth is not None:
+                grad_hidden[rows] -= smooth.of_hidden(ones)
+                smooth.meet(inputs, ones)
             inputs = (inputs * share).to(some.dtype)
             grad_both = _add_product(grad_both, exponentials.t(), inputs)
+        if smooth is not None and grad_both is not None:
+            grad_both -= smooth.of_rows
         ctx.save_for_backward(grad_hidden, grad_both)
         ctx.table, ctx.bias_dtype = table, None if bias is None else bias.dtype
         ctx.mark_non_differentiable(right_sum)
@@ -191,9 +206,35 @@ class _CrossEntropy(torch.autograd.Function):
         table = ctx.table
         if table.is_leaf and table.grad is not None and not table.is_cuda:  # scale is at hand
             table.grad.add_(grad_table, alpha=float(scale))
-            return grad_hidden, None, grad_bias, None, None, None, None
+            return grad_hidden, None, grad_bias, None, None, None, None, None
         grad_table = (grad_table * scale).to(grad_table.dtype)
-        return grad_hidden, grad_table, grad_bias, None, None, None, None
+        return grad_hidden, grad_table, grad_bias, None, None, None, None, None
+
+
+class _Smoothing:
+    """The ``share`` of the target that all rows of a table have alike: the mean row stands for them
+    all, and their gradients are one."""
+
+    def __init__(self, table: Tensor, bias: Tensor | None, share: float) -> None:
+        self.share, self.num_rows = share, len(table)
+        self.row = _wide(table).mean(0)
+        self.bias = 0.0 if bias is None else _wide(bias).mean()
+        self.of_rows: Tensor | float = 0.0
+        """(D or D + 1,): what every row, and its bias, is moved by."""
+
+    def loss(self, loss: Tensor, log_z: Tensor, hidden: Tensor) -> Tensor:
+        """The losses (M,) of a softmax with its log Z (M,), at hidden (M, D)."""
+        mean_logit = _wide(hidden) @ self.row + self.bias
+        return (1.0 - self.share) * loss + self.share * (log_z - mean_logit)
+
+    def of_hidden(self, weight: Tensor) -> Tensor:
+        """What hidden states of these weights (M,) are moved by, (M, D)."""
+        return self.share * weight[:, None] * self.row
+
+    def meet(self, inputs: Tensor, weight: Tensor) -> None:
+        """Count in what rows are multiplied with: inputs (M, D or D + 1) of weights (M,)."""
+        met = (_wide(inputs) * weight[:, None]).sum(0)
+        self.of_rows = self.of_rows + self.share / self.num_rows * met
 
 
 def _add_product(total: Tensor | None, left: Tensor, right: Tensor) -> Tensor:

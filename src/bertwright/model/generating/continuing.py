@@ -1,13 +1,14 @@
 """Prompts are continued, one piece after another."""
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 import torch
 
-from bertwright.model.generating.decoding import Decoding, only_text, share_of
+from bertwright.model.generating.decoding import Decoding, log_softmax, only_text, share_of
 from bertwright.model.generating.rows import GrowingRows
 from bertwright.text.tokenizers import Tokenizer
 
@@ -79,6 +80,12 @@ class Growing:
         """What was added."""
         return self.pieces[self.opened :]
 
+    def grown(self, piece: int, log: float) -> "Growing":
+        """Another text, with one more piece than this one."""
+        other = copy(self)
+        other.pieces, other.logs = [*self.pieces, piece], [*self.logs, log]
+        return other
+
     def finished(self) -> Continuation:
         assert self.stopped is not None
         return Continuation(
@@ -92,22 +99,41 @@ class Growing:
         )
 
 
+@dataclass(frozen=True)
+class Ending:
+    """Notes why a text ends here, if it does, and what it then says; ``longest`` is how many pieces
+    the model can read."""
+
+    tokenizer: Tokenizer
+    decoding: Decoding
+    longest: int | None
+
+    def __call__(self, text: Growing) -> None:
+        ends = {
+            "end": text.pieces[-1] == self.tokenizer.specials.end,
+            "limit": len(text.new) >= self.decoding.max_new_tokens,
+            "full": self.longest is not None and len(text.pieces) > self.longest,
+        }
+        text.stopped = next((reason for reason, true in ends.items() if true), None)  # type: ignore[assignment]
+        if text.stopped is not None or self.decoding.stop:
+            speak(text, self.tokenizer, self.decoding)
+
+
 @torch.inference_mode()
 def continued(
     texts: Sequence[Growing],
     opened: Callable[[Sequence[Growing]], GrowingRows],
     tokenizer: Tokenizer,
     decoding: Decoding,
-    longest: int | None,
+    ending: Ending,
 ) -> list[Continuation]:
-    """Every text to its end. ``opened`` begins rows with their first pieces; ``longest`` is how
-    many pieces can be read."""
+    """Every text to its end. ``opened`` begins rows with their first pieces."""
     for together in batches(texts, decoding.max_new_tokens):
         rows = opened(together)
         while together:
             _take_one(together, rows.logits(), tokenizer, decoding)
             for text in together:
-                _look_for_an_end(text, tokenizer, decoding, longest)
+                ending(text)
             going = [number for number, text in enumerate(together) if text.stopped is None]
             if going and len(going) < len(together):
                 rows.select(going)
@@ -117,11 +143,11 @@ def continued(
     return [text.finished() for text in texts]
 
 
-def batches(texts: Sequence[Growing], more: int) -> Iterator[list[Growing]]:
+def batches(texts: Sequence[Growing], more: int, rows_each: int = 1) -> Iterator[list[Growing]]:
     """The texts, longest first, as many at a time as there is room for when they have grown."""
     waiting = sorted(texts, key=lambda text: -len(text.given))
     while waiting:
-        number = max(1, PLACES_AT_ONCE // (len(waiting[0].given) + more))
+        number = max(1, PLACES_AT_ONCE // (rows_each * (len(waiting[0].given) + more)))
         yield waiting[:number]
         waiting = waiting[number:]
 
@@ -130,28 +156,13 @@ def _take_one(
     texts: Sequence[Growing], logits: torch.Tensor, tokenizer: Tokenizer, decoding: Decoding
 ) -> None:
     """One more piece for every text, logits (B, V)."""
-    found = logits.double().log_softmax(-1).cpu().numpy()
+    found = log_softmax(logits.double().cpu().numpy())
     allowed = only_text(tokenizer, logits, tokenizer.specials.end)
     shares = np.array([share_of(decoding.seed, t.given, t.sample, len(t.new)) for t in texts])
     pieces = decoding.choose(allowed, [text.pieces for text in texts], shares)
     for row, (text, piece) in enumerate(zip(texts, pieces.tolist(), strict=True)):
         text.pieces.append(piece)
         text.logs.append(float(found[row, piece]))
-
-
-def _look_for_an_end(
-    text: Growing, tokenizer: Tokenizer, decoding: Decoding, longest: int | None
-) -> None:
-    """Note why a text ends here, if it does, and what it then says."""
-    ends = {
-        "end": text.pieces[-1] == tokenizer.specials.end,
-        "limit": len(text.new) >= decoding.max_new_tokens,
-        "full": longest is not None and len(text.pieces) > longest,
-    }
-    text.stopped = next((reason for reason, true in ends.items() if true), None)  # type: ignore[assignment]
-    if text.stopped is None and not decoding.stop:
-        return
-    speak(text, tokenizer, decoding)
 
 
 def speak(text: Growing, tokenizer: Tokenizer, decoding: Decoding) -> None:

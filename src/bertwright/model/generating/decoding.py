@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from torch import Tensor
 
 from bertwright.axes import Settings, explain
@@ -25,6 +25,9 @@ class Decoding(Settings):
     pieces that are already there less likely, if above 1 (Keskar et al. 2019). A text ends before
     the first of the ``stop`` texts, at the piece that ends documents, or after ``max_new_tokens``.
     ``sweeps`` is how often a masked model goes over what it adds.
+
+    With more than one of the ``beams`` nothing is drawn: so many ways to go on are followed side by
+    side, and those are best whose log-probability is, divided by their length to ``length_power``.
     """
 
     max_new_tokens: int = Field(default=64, ge=1)
@@ -34,6 +37,8 @@ class Decoding(Settings):
     repetition_penalty: float = 1.0
     stop: tuple[str, ...] = ()
     sweeps: int = Field(default=1, ge=1)
+    beams: int = Field(default=1, ge=1)
+    length_power: float = 1.0
     seed: int = Field(default=0, ge=0)
 
     @field_validator("temperature")
@@ -64,6 +69,15 @@ class Decoding(Settings):
             raise ValueError("must hold no empty text: every text would end before it begins")
         return value
 
+    @model_validator(mode="after")
+    def _beams_draw_nothing(self) -> Self:
+        drawing = self.top_k is not None or self.top_p != 1 or self.temperature not in (0, 1)
+        if self.beams > 1 and drawing:
+            raise ValueError("beams draw nothing: leave out temperature, top_k and top_p")
+        if self.beams == 1 and self.length_power != 1:
+            raise ValueError("length_power is how beams are compared: set beams to 2 or more")
+        return self
+
     def choose(
         self, logits: Numbers, present: Sequence[Sequence[int]], shares: Numbers
     ) -> NDArray[np.int64]:
@@ -73,7 +87,7 @@ class Decoding(Settings):
         The choice is by the inverse of the cumulative distribution, over pieces in the order of
         their ids.
         """
-        logits = self._penalised(logits, present)
+        logits = self.penalised(logits, present)
         if self.temperature == 0:
             return logits.argmax(axis=1)
         scaled = logits / self.temperature
@@ -87,7 +101,8 @@ class Decoding(Settings):
         ]
         return np.array(found, dtype=np.int64)
 
-    def _penalised(self, logits: Numbers, present: Sequence[Sequence[int]]) -> Numbers:
+    def penalised(self, logits: Numbers, present: Sequence[Sequence[int]]) -> Numbers:
+        """The logits (B, V), smaller where a piece is present in a row already."""
         if self.repetition_penalty == 1:
             return logits
         logits = logits.copy()
@@ -119,6 +134,12 @@ def decoding_of(**settings: Any) -> Decoding:
         return Decoding.model_validate(settings)
     except ValidationError as error:
         raise explain(error, "generate") from None
+
+
+def log_softmax(logits: Numbers) -> Numbers:
+    """Log-probabilities (B, V) of logits."""
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
 
 
 def share_of(seed: int, prompt: Sequence[int], sample: int, place: int) -> float:

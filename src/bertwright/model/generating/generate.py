@@ -6,7 +6,8 @@ from typing import Any
 
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
-from bertwright.model.generating.continuing import Continuation, Growing, continued
+from bertwright.model.generating.beams import searched
+from bertwright.model.generating.continuing import Continuation, Ending, Growing, continued
 from bertwright.model.generating.decoding import Decoding
 from bertwright.model.generating.filling import filled
 from bertwright.model.generating.rows import (
@@ -55,6 +56,10 @@ def generate(
     if spoken.said is not None and not isinstance(objective, Denoising):
         raise UserError("generate: what is added is in the language of the prompt: use --language")
     way = next(way for kind, way in WAYS.items() if isinstance(objective, kind))
+    if decoding.beams > 1 and isinstance(objective, Masked):
+        raise UserError("generate: beams are of models that go on at the end of a text")
+    if num_samples > decoding.beams > 1:
+        raise UserError(f"generate: {decoding.beams} beams end in as many texts: ask for no more")
     if decoding.sweeps > 1 and not isinstance(objective, Masked):
         raise UserError("generate: sweeps are of masked models: what others added stays as it is")
     if model.encoder.rule.by_extent and not isinstance(objective, Masked):
@@ -65,10 +70,11 @@ def generate(
     texts = [
         _begun(model.recipe, objective, tokenizer, prompt, sample)
         for prompt in prompts
-        for sample in range(num_samples)
+        for sample in range(num_samples if decoding.beams == 1 else 1)
     ]
     _require_room(texts, model.encoder.longest)
-    return way(model, tokenizer, texts, decoding, objective, spoken)
+    found = way(model, tokenizer, texts, decoding, objective, spoken)
+    return [continuation for continuation in found if continuation.sample < num_samples]
 
 
 def _begun(
@@ -134,7 +140,7 @@ def by_continuing(
             return CachedRows(model, rows, rule, padding, reach, spoken.read)
         return WholeRows(model, rows, rule, padding, spoken.read)
 
-    return continued(texts, opened, tokenizer, decoding, model.encoder.longest)
+    return _grown(texts, opened, tokenizer, decoding, model.encoder.longest)
 
 
 def by_asking(
@@ -157,7 +163,7 @@ def by_asking(
         rows = [text.pieces for text in texts]
         return AskingRows(model, rows, rule, tokenizer.specials.pad, None, spoken.read)
 
-    return continued(texts, opened, tokenizer, decoding, model.encoder.longest)
+    return _grown(texts, opened, tokenizer, decoding, model.encoder.longest)
 
 
 def by_decoding(
@@ -178,7 +184,19 @@ def by_decoding(
         sources = [text.source for text in texts]
         return DecodedRows(model, sources, begins, first, specials.pad, spoken.read, spoken.said)
 
-    return continued(texts, opened, tokenizer, decoding, model.decoder.longest)
+    return _grown(texts, opened, tokenizer, decoding, model.decoder.longest)
+
+
+def _grown(
+    texts: list[Growing],
+    opened: Callable[[Sequence[Growing]], GrowingRows],
+    tokenizer: Tokenizer,
+    decoding: Decoding,
+    longest: int | None,
+) -> list[Continuation]:
+    """Every text to its end, or its best ends; ``longest`` is how many pieces can be read."""
+    way = continued if decoding.beams == 1 else searched
+    return way(texts, opened, tokenizer, decoding, Ending(tokenizer, decoding, longest))
 
 
 def by_filling(

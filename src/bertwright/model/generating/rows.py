@@ -28,7 +28,7 @@ class GrowingRows(Protocol):
         ...
 
     def select(self, rows: Sequence[int]) -> None:
-        """Go on with these rows only."""
+        """Go on with these rows only, in this order; one may stand there several times."""
         ...
 
 
@@ -185,4 +185,4 @@ class WholeRows:
             row.append(piece)
 
     def select(self, rows: Sequence[int]) -> None:
-        self._rows = [self._rows[row] for row in rows]
+        self._rows = [list(self._rows[row]) for row in rows]
