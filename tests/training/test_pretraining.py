@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file
 from small_recipe import CHANGES, small
 
+from bertwright.cli.application import main
 from bertwright.errors import UserError
 from bertwright.model.folder import load_model
 from bertwright.model.model import Model
@@ -119,7 +120,7 @@ def test_every_system_is_trained_stopped_and_resumed(
     rich_data: Data, tmp_path: Path, system: str
 ) -> None:
     data = rich_data
-    changes = ("steps=8", "checkpoint_every=1", "text.tokenizer.kind=wordpiece")
+    changes = ("steps=8", "checkpoint_every=5", "text.tokenizer.kind=wordpiece")
     recipe = toy(system, *changes)
     pretrain(recipe, data, tmp_path / "whole")
     with pytest.MonkeyPatch.context() as patch:
@@ -357,13 +358,22 @@ def test_too_little_text_for_a_row_is_said_before_anything_is_written(
         (["--budget", "soon"], "90s, 20m or 1.5h"),
     ],
 )
-def test_a_mistake_is_one_sentence(words: list[str], said: str, data: Data, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "bertwright", "pretrain", *words]
-    command += ["--data", str(data.path), "-o", str(tmp_path / "out")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+def test_a_mistake_is_one_sentence(
+    words: list[str],
+    said: str,
+    data: Data,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    paths = ["--data", str(data.path), "-o", str(tmp_path / "out")]
+    monkeypatch.setattr(sys, "argv", ["bertwright", "pretrain", *words, *paths])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    printed, error = capsys.readouterr()
+    assert (ended.value.code, printed) == (2, "")
+    assert said in error
+    assert len(error.strip().splitlines()) == 1
     assert not (tmp_path / "out").exists()
 
 
