@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import glob
+import hashlib
 import os
 import shutil
 import tempfile
@@ -27,11 +28,11 @@ def atomic_folder(path: Path) -> Generator[Path]:
     require_free(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     for abandoned in path.parent.glob(f".{glob.escape(path.name)}-????????"):
-        with suppress(OSError), _held(abandoned):
+        with suppress(OSError), held(abandoned):
             shutil.rmtree(abandoned)
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     try:
-        with full_disk_named(path), _held(temporary):
+        with full_disk_named(path), held(temporary):
             yield temporary
             sync_tree(temporary)
         if path.is_dir():
@@ -46,8 +47,13 @@ def atomic_folder(path: Path) -> Generator[Path]:
 
 @contextmanager
 def atomic_file(path: Path) -> Generator[Path]:
-    """A temporary file beside ``path`` that replaces it when the block ends without error."""
+    """A temporary file beside ``path`` that replaces it when the block ends without error.
+
+    Errors: UserError where it is a folder, or the disk is full.
+    """
     path = Path(path)
+    if path.is_dir():
+        raise UserError(f"{path} is a folder: name a file")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -87,6 +93,12 @@ def full_disk_named(path: Path) -> Generator[None]:
         raise
 
 
+def file_digest(path: Path) -> str:
+    """The SHA-256 sum of a file."""
+    with open(path, "rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
 def sync_tree(folder: Path) -> None:
     """Flush every file of a folder to the disk, readable by all."""
     for file in folder.rglob("*"):
@@ -106,14 +118,14 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def _held(folder: Path) -> Generator[None]:
+def held(folder: Path, wait: bool = False) -> Generator[None]:
     """Mark a folder as somebody's; the mark goes with the process, however that ends.
 
-    Errors: OSError when another process holds it.
+    Errors: OSError when another process holds it, unless its end is to be waited for.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield
     finally:
         os.close(descriptor)

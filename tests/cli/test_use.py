@@ -153,6 +153,25 @@ def test_minimal_pairs_prints_what_was_promised(folder: Path, tmp_path: Path) ->
         ),
         (("finetune", "model", "--train", "train.tsv", "-o", "x", "epoch=1"), "no key 'epoch'"),
         (("minimal-pairs", "model", "train.tsv"), "line 1 is not JSON"),
+        (
+            ("finetune", "model", "--task", "cola", "--label", "x", "-o", "x"),
+            "--task cola says what is read and asked: leave --label out",
+        ),
+        (
+            ("finetune", "model", "--tags", "upos", "--pair", "x", "-o", "x"),
+            "--tags reads words and their tags: leave --pair out",
+        ),
+        (("predict", "tuned", "train.tsv", "--jsonl"), "a file says by its ending what it holds"),
+        (("predict", "tuned", "train.tsv", "-o", "model"), "model is a folder: name a file"),
+        (("fill-mask", "model", "red " * 600 + "[MASK]"), "hides places behind the 512 pieces"),
+        (("prepare", "train.tsv", "--item", "label", "--capitals", "-o", "x"), "not texts: leave"),
+        (
+            ("prepare", "train.tsv", "--least", "3", "-o", "x"),
+            "--item asks for: leave --least",
+        ),
+        (("study", "run", "sharing", "--budget", "abc", "-o", "x"), "90s, 20m or 1.5h"),
+        (("compare", "a", "b", "--data", "x", "-o", "x", "--budget", "1"), "90s, 20m or 1.5h"),
+        (("bench", "attention", "--lengths", "128,x"), "--lengths 128,x: write numbers"),
     ],
 )
 def test_a_mistake_is_named(

@@ -1,5 +1,6 @@
 """The page of claims names every study, and what became of those that have run."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from bertwright.errors import UserError
 from bertwright.studies.claims_page import write_claims
 from bertwright.studies.lectures import LECTURES
-from bertwright.studies.report import write_report
+from bertwright.studies.report import RESULT, write_report
 from bertwright.studies.study import Study, all_studies
 
 
@@ -28,6 +29,11 @@ def test_every_claim_has_a_row_and_a_verdict_where_it_has_run(tmp_path: Path) ->
     assert "| A35, A36, A37 | S4 |" in rows["noising"]
     assert all(f"- {key}: {title}" in page for key, title in LECTURES.items())
     assert "## dropout" in page
+    origin = "`bertwright study run dropout`, a day and a machine before."
+    result = json.loads((tmp_path / "dropout" / RESULT).read_text())
+    (tmp_path / "dropout" / RESULT).write_text(json.dumps({**result, "origin": origin}))
+    write_claims(tmp_path, tmp_path / "claims.md")
+    assert origin in (tmp_path / "claims.md").read_text(), "of the run, not of the page"
 
 
 def test_a_folder_without_results_is_an_error(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
+from bertwright.errors import UserError
 from bertwright.model.text_model import TextModel
 from bertwright.recipes import Recipe
 from bertwright.studies.corpora import Long, Written
@@ -115,6 +117,18 @@ def test_what_is_missing_is_known_before_anything_is_trained(
     (tmp_path / "tasks" / "topic").mkdir(parents=True)
     found = measure.missing(Written(tmp_path))
     assert found is None if message is None else message in str(found)
+
+
+def test_what_cannot_be_measured_is_known_before_anything_is_trained() -> None:
+    recipe = Recipe.load("bert-tiny")
+    with pytest.raises(UserError, match=r"objectives\.maskd"):
+        HeldOut(changes={"objectives": {"maskd": {}}}).check(recipe)
+    with pytest.raises(UserError, match="no layers '9'"):
+        Features(task="names", layers="9").check(recipe)
+    with pytest.raises(UserError, match="no key 'epoch'"):
+        Probe(task="names", settings={"epoch": 3})
+    with pytest.raises(ValidationError, match="seed is that of the arm"):
+        Probe(task="names", settings={"seed": 3})
 
 
 def test_a_task_is_asked_in_the_language_in_which_it_was_not_learned(bilingual: Trained) -> None:

@@ -11,9 +11,11 @@ from small_study import small_study
 from bertwright.errors import UserError
 from bertwright.recipes.loading import import_plugin
 from bertwright.studies import running
-from bertwright.studies.corpora import Grammar
+from bertwright.studies.corpora import Files, Grammar
 from bertwright.studies.report import RESULT, TABLE, lines, write_report
 from bertwright.studies.running import Found, run_study
+from bertwright.text.shards import Data
+from bertwright.text.tokenizers import WordPieceChoice
 from bertwright.training.interruption import Interrupted
 
 
@@ -103,6 +105,49 @@ def test_a_stopped_run_goes_on(tmp_path: Path, data: Path, monkeypatch: pytest.M
         with pytest.raises(Interrupted):
             run_study(study, tmp_path / "stopped", data=data)
     assert run_study(study, tmp_path / "stopped", data=data) == whole
+
+
+def test_a_run_that_was_killed_while_it_was_saved_is_saved_again(
+    tmp_path: Path, data: Path, found: Found
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    study = small_study(seeds=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bertwright.model.folder.save_weights", killed)
+        with pytest.raises(Killed):
+            run_study(study, tmp_path, data=data)
+    assert len(list((tmp_path / "runs").glob("*/training.json"))) == 1
+    assert run_study(study, tmp_path, data=data)["one"][0] == found["one"][0]
+
+
+def test_other_questions_are_asked_anew(tmp_path: Path, data: Path) -> None:
+    pairs = tmp_path / "pairs.jsonl"
+    one, other = "the ship is late", "ship late the is"
+    study = small_study(
+        seeds=1,
+        measures={"pairs": {"kind": "minimal-pairs", "file": str(pairs)}},
+        expected=[],
+    )
+    found: list[float] = []
+    for good, bad in ((one, other), (other, one)):
+        pairs.write_text(json.dumps({"sentence_good": good, "sentence_bad": bad, "UID": "x"}))
+        found.append(run_study(study, tmp_path / "out", data=data)["one"][0]["pairs.accuracy"])
+    assert sum(found) == 1.0
+
+
+def test_text_that_has_changed_is_prepared_anew(tmp_path: Path) -> None:
+    text, tokenizer = tmp_path / "text.txt", WordPieceChoice(size=200)
+    hashes: list[str] = []
+    for thing in ("ship", "boat"):
+        text.write_text("\n\n".join(f"The {thing} of {n} men comes home." for n in range(40)))
+        data = running.prepared_for(Files(paths=(str(text),)), tokenizer, tmp_path / "out").data
+        hashes.append(Data.open(data).manifest.hash)
+    assert len(set(hashes)) == 2
 
 
 def test_an_arm_may_start_from_another(tmp_path: Path, data: Path) -> None:

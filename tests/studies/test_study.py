@@ -90,6 +90,13 @@ def test_a_file_that_cannot_be_is_told_where(tmp_path: Path, wrong: str, message
     assert "mine.yaml" in str(error.value)
 
 
+def test_a_study_that_extends_itself_is_told_so(tmp_path: Path) -> None:
+    file = tmp_path / "own.yaml"
+    file.write_text(f"extends: {file}\n")
+    with pytest.raises(UserError, match="which extends it in turn"):
+        Study.load(file)
+
+
 def test_a_study_that_is_not_there() -> None:
     with pytest.raises(UserError, match="did you mean 'sharing'"):
         Study.load("shering")

@@ -27,7 +27,8 @@ def test_the_rule() -> None:
     assert judge([1.0, 1.1], [2.0, 2.2]) == "not seen", "two seeds are too few"
     assert judge([1.0, 1.1, 2.5], [2.0, 2.2, 1.9]) == "not seen", "one seed disagrees"
     assert judge([1.0, 1.9, 1.99], [2.0, 2.0, 2.0]) == "not seen", "within two standard errors"
-    assert judge([1.0, 1.1, 0.9], [2.0, 2.2, 1.9], by=2.0) == "opposite", "less than the distance"
+    assert judge([1.0, 1.1, 0.9], [2.0, 2.2, 1.9], by=2.0) == "not seen", "less than the distance"
+    assert judge([2.0, 2.2, 1.9], [1.0, 1.1, 0.9], by=0.5) == "opposite"
 
 
 def test_a_number_takes_the_place_of_an_arm() -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
+from bertwright.encoder.encoder import Encoder
 from bertwright.errors import UserError
 from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.evaluation import evaluate
@@ -118,6 +119,23 @@ def test_a_compiled_run_is_the_run_with_one_graph_for_all_shapes(pretrained, mon
     for a, b in zip(eager.model.net.parameters(), compiled.model.net.parameters(), strict=True):
         assert torch.allclose(a, b, atol=1e-4)
     assert counters["stats"]["unique_graphs"] <= 6
+
+
+def test_what_the_compiler_cannot_do_is_trained_without_it(pretrained, monkeypatch) -> None:
+    failure = type("InductorError", (RuntimeError,), {"__module__": "torch._inductor.exc"})
+
+    def fail(*_: object) -> None:
+        raise failure
+
+    def compile_parts(encoder: Encoder, **_: object) -> None:
+        encoder.blocks[0].register_full_backward_pre_hook(fail)
+
+    monkeypatch.setattr(Encoder, "compile_parts", compile_parts)
+    eager, compiled = (
+        learned(pretrained(), CLASSES, classes(), epochs=1, compile=chosen)
+        for chosen in (False, True)
+    )
+    assert eager.scores == compiled.scores
 
 
 def test_gradual_unfreezing_trains_one_level_more_in_each_epoch(pretrained, monkeypatch) -> None:

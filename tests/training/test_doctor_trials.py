@@ -18,6 +18,7 @@ from bertwright.training.doctor import Finding, by_heart, examine, range_test, s
 from bertwright.training.doctor.range_test import Range
 from bertwright.training.doctor.trial import Trial, with_batches
 from bertwright.training.pretraining import Pretrained
+from bertwright.training.step_watch import NotFinite
 
 SOUND = (
     "phases=[{objectives: {masked: {}}}]",
@@ -110,6 +111,18 @@ def test_a_run_that_stays_on_the_plateau_is_named(loss: float, steps: int, verdi
     finding = short_run.judged(run_of(loss, steps), small("modern", *SOUND))
     assert finding.verdict == verdict
     assert finding.figures["below_unigram_entropy"] == pytest.approx(6.0 - loss)
+
+
+def test_a_short_run_that_diverges_is_a_finding(
+    data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def diverges(*_: object, **__: object) -> None:
+        raise NotFinite("the loss is not finite", 7)
+
+    monkeypatch.setattr(short_run, "pretrain", diverges)
+    finding = short_run.found(small("modern", *SOUND), data, 1.0, 64)
+    assert (finding.verdict, finding.check) == ("error", "trials.short-run")
+    assert "in step 7" in finding.seen
 
 
 def test_batches_are_cut_to_what_the_time_allows() -> None:

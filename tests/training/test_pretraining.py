@@ -18,6 +18,7 @@ from small_recipe import CHANGES, small
 
 from bertwright.cli.application import main
 from bertwright.errors import UserError
+from bertwright.files import held
 from bertwright.model.folder import load_model
 from bertwright.model.model import Model
 from bertwright.text.shards import Data
@@ -289,6 +290,11 @@ def started(data: Data, tmp_path: Path) -> Path:
 
 
 def test_a_started_run_is_not_started_over(data: Data, started: Path) -> None:
+    with (
+        held(started),
+        pytest.raises(UserError, match="another process is training in"),
+    ):
+        pretrain(None, data, started, resume=True)
     with pytest.raises(UserError, match="holds no run to continue"):
         pretrain(None, data, started / "none", resume=True)
     with pytest.raises(UserError, match="add --resume"):

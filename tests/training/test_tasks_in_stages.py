@@ -10,8 +10,9 @@ from bertwright.model.model import TensorBatch
 from bertwright.recipes import Recipe
 from bertwright.text.shards import Data
 from bertwright.training.clock import Clock
-from bertwright.training.evaluation import evaluate, figure_name
+from bertwright.training.evaluation import evaluate
 from bertwright.training.recipe_batches import RecipeBatches
+from bertwright.training.reporting import figure_name
 from recipes_at_toy_size import toy
 
 TASKS = {

@@ -21,7 +21,7 @@ from bertwright.text.shards import Data
 from bertwright.training.clock import Place
 from bertwright.training.recipe_batches import RecipeBatches
 from bertwright.training.trace_page import page
-from bertwright.training.tracing import different_phases, fitted, trace
+from bertwright.training.tracing import different_phases, shortened_to, trace
 from recipes_at_toy_size import SYSTEMS, toy
 
 TEXT = "The red fox runs over the hill. It sees a river. Birds sing, and the fox listens to them."
@@ -74,7 +74,7 @@ def test_a_trace_is_what_training_sees_and_its_answers_are_what_the_loss_is_of(
 def test_a_sentence_or_two_are_enough(system: str, data: Data) -> None:
     recipe = toy(system, "assembly.length=24")
     with little_data([TEXT, "A ship comes home. The lamp is lit."], data.tokenizer) as little:
-        short = fitted(recipe, little)
+        short = shortened_to(recipe, little)
         for phase in different_phases(short):
             found = trace(short, little, phase)
             assert any(token.asks for token in found.tokens)
@@ -99,7 +99,7 @@ def test_phases_that_do_the_same_are_shown_once(data: Data) -> None:
 
 def test_a_page_needs_nothing_else_and_is_safe(data: Data) -> None:
     with little_data(["<b>Bold</b> & brave. " * 3 + "It is <i>so</i>."], data.tokenizer) as little:
-        found = page([trace(fitted(toy("bert"), little), little, 0)])
+        found = page([trace(shortened_to(toy("bert"), little), little, 0)])
     assert "http" not in found
     assert "<script" not in found
     assert "<b>" not in found

@@ -18,14 +18,15 @@ from bertwright.machine import description, versions
 LIBRARIES = ("torch", "transformers", "sentence-transformers", "tokenizers", "datasets")
 
 
-def write_section(path: Path, name: str, lines: Sequence[str]) -> None:
-    """Put ``lines`` and their origin into the section ``name`` of a document.
+def write_section(path: Path, name: str, lines: Sequence[str], made: str | None = None) -> None:
+    """Put ``lines`` and their origin into the section ``name`` of a document: ``made`` says it,
+    where they were not found just now.
 
     A section that is not there yet is added at the end; a document that is not there is made.
     Errors: UserError for a section whose end mark is missing.
     """
     begin, end = f"<!-- {name}: written by command -->", f"<!-- end of {name} -->"
-    section = "\n".join([begin, "", *lines, "", origin(), "", end])
+    section = "\n".join([begin, "", *lines, "", made or origin(), "", end])
     old = path.read_text(encoding="utf-8") if path.is_file() else _heading(path)
     before, begun, rest = old.partition(begin)
     if not begun:

@@ -100,7 +100,7 @@ def compare(folder: Path, sentences: Sequence[str], rounds: int, alone: bool, sa
             seconds[name].append(time.perf_counter() - began)
         shown = ", ".join(f"{name} {laps[-1]:.2f} s" for name, laps in seconds.items())
         say(f"round {number + 1} of {rounds}: {shown}")
-    exact = vectors.get("default", _in_float32(model, sentences))
+    exact = vectors["default"] if "default" in vectors else _in_float32(model, sentences)
     cosines = (vectors["ours"] * exact).sum(1, dtype=np.float64)
     ratios = [
         theirs / ours

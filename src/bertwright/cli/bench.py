@@ -1,12 +1,16 @@
 """``bertwright bench``: speed and learning, measured against the peers on this machine."""
 
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from bertwright.cli.output import AsJson, report, say
+from bertwright.errors import UserError
+
+Number = TypeVar("Number", int, float)
 
 app = typer.Typer(help="Measure speed and learning against the peers.", no_args_is_help=True)
 
@@ -90,8 +94,7 @@ def attention(
     """Time of attention per token against the length of a row, mixer by mixer."""
     from bertwright.bench import attention
 
-    chosen = [int(length) for length in lengths.split(",")]
-    results = attention.compare(chosen, batch_tokens, rounds, say)
+    results = attention.compare(_numbers("--lengths", lengths, int), batch_tokens, rounds, say)
     _publish("attention", results, attention.COLUMNS, document, as_json)
 
 
@@ -138,7 +141,7 @@ def memory(
     """Reading with memory, against windows that are computed anew for every token."""
     from bertwright.bench import remembering
 
-    results = remembering.compare([int(n) for n in lengths.split(",")], rounds, say)
+    results = remembering.compare(_numbers("--lengths", lengths, int), rounds, say)
     _publish("memory", results, remembering.COLUMNS, document, as_json)
 
 
@@ -175,7 +178,7 @@ def learn(
         minutes,
         grid_minutes or minutes,
         seeds,
-        tuple(float(rate) for rate in rates.split(",")),
+        tuple(_numbers("--rates", rates, float)),
     )
     results = running.Results(output, Data.open(data), plan)
     running.run_parts(plan, arms.split(","), results, say)
@@ -183,6 +186,14 @@ def learn(
     if document is not None and lines:
         write_section(document, f"bench learn {size}", lines)
     report(reporting.report(plan, results), as_json)
+
+
+def _numbers(option: str, said: str, kind: Callable[[str], Number]) -> list[Number]:
+    """The numbers of an option, which stand between commas."""
+    try:
+        return [kind(number) for number in said.split(",")]
+    except ValueError:
+        raise UserError(f"{option} {said}: write numbers with commas between them") from None
 
 
 def _publish(

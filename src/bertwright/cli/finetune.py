@@ -7,9 +7,11 @@ import typer
 
 from bertwright.cli.output import AsJson, report, say
 from bertwright.cli.plugin import Plugin
+from bertwright.cli.stated import refuse
 
 
 def finetune(
+    context: typer.Context,
     model: Annotated[Path, typer.Argument(help="A model folder, ours or Hugging Face's.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The model folder to write.")],
     changes: Annotated[
@@ -66,9 +68,12 @@ def finetune(
     from bertwright.training.progress import ProgressLine
     from bertwright.training.reporting import Reporter, Reporters, Speed
 
+    columns = ("text", "pair", "label", "number")
     if task is not None:
+        refuse(context, f"--task {task} says what is read and asked", *columns, "tags")
         chosen = find_task(task)
     elif tags is not None:
+        refuse(context, "--tags reads words and their tags", *columns)
         chosen = tagging_task(tags, tags) if tags == "tag" else find_task(tags)
     else:
         name = (data or train or Path("task")).name.split(".")[0]

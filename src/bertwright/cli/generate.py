@@ -11,9 +11,11 @@ import typer
 from bertwright.cli.embed import Language
 from bertwright.cli.output import AsJson, say
 from bertwright.cli.plugin import Plugin
+from bertwright.cli.stated import refuse
 
 
 def generate(
+    context: typer.Context,
     model: Annotated[Path, typer.Argument(help="A model folder, ours or Hugging Face's.")],
     prompts: Annotated[
         list[str] | None,
@@ -70,6 +72,8 @@ def generate(
     from bertwright.interop.loading import load
     from bertwright.model.generating.generate import slowness
 
+    if file is not None:
+        refuse(context, "a file says by its ending what it holds", "jsonl")
     asked = list(_prompts(prompts or [], file, jsonl))
     loaded = load(model, "float32")
     if slow := slowness(loaded.model.recipe, by):

@@ -10,9 +10,11 @@ from typing import Annotated, TextIO
 import typer
 
 from bertwright.cli.plugin import Plugin
+from bertwright.cli.stated import refuse
 
 
 def predict(
+    context: typer.Context,
     model: Annotated[Path, typer.Argument(help="The folder of a fine-tuned model.")],
     file: Annotated[
         Path,
@@ -38,6 +40,8 @@ def predict(
     from bertwright.tasks.fine_tuned import FineTuned
     from bertwright.tasks.prediction import predict_file, predict_lines
 
+    if file != Path("-"):
+        refuse(context, "a file says by its ending what it holds", "jsonl")
     loaded = load(model)
     if not isinstance(loaded, FineTuned):
         raise UserError(f"{model} is not fine-tuned for a task: run bertwright finetune first")

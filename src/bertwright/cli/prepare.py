@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from bertwright.cli.output import AsJson, report
+from bertwright.cli.stated import refuse
 from bertwright.errors import UserError
 
 Texts = Annotated[
@@ -29,8 +30,15 @@ Workers = Annotated[
     int | None, typer.Option(min=1, help="Processes that do the work; as many as there are cores.")
 ]
 
+OF_TEXTS = (
+    *("heldout", "near_duplicates", "column", "language_column", "num_workers", "annotations"),
+    *("phrases", "tagger", "dialogues", "dialogue_column", "capitals"),
+)
+"""Options that mean nothing where histories are read."""
+
 
 def prepare(
+    context: typer.Context,
     texts: Texts,
     output: Annotated[Path, typer.Option("-o", "--output", help="The data folder to make.")],
     tokenizer: Annotated[
@@ -98,6 +106,7 @@ def prepare(
 ) -> None:
     """Turn text into a data set: pieces with their documents, sentences and words."""
     if item is not None:
+        refuse(context, "--item reads histories, not texts", *OF_TEXTS)
         from bertwright.text.histories import prepare_histories
 
         data = prepare_histories(
@@ -112,6 +121,7 @@ def prepare(
         )
         report(data.report, as_json)
         return
+    refuse(context, "this is of histories, which --item asks for", "user", "time", "least")
     if tokenizer is None:
         raise UserError(
             "text needs a tokenizer: name its folder with --tokenizer, or make one with "

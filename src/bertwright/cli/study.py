@@ -11,7 +11,7 @@ from bertwright.errors import UserError
 
 if TYPE_CHECKING:
     from bertwright.studies.running import Found
-    from bertwright.studies.study import Study
+    from bertwright.studies.study import Equal, Study
 
 app = typer.Typer(help="Run, list and show studies: arms at equal cost, with a verdict.")
 
@@ -74,13 +74,13 @@ def run(
     """Run a study: what is finished is not done again, what was interrupted goes on."""
     from bertwright.studies.claims_page import write_result
     from bertwright.studies.corpora import Files
-    from bertwright.studies.study import Equal, Study, all_studies
+    from bertwright.studies.study import Study, all_studies
 
     changes: dict[str, Any] = {}
     if seeds is not None:
         changes["seeds"] = seeds
     if budget is not None:
-        changes["equal"] = Equal(time=budget)
+        changes["equal"] = _equal_time(budget)
     if text:
         changes["corpus"] = Files(paths=tuple(text))
     named = [Study.load(name) for name in names] if names else all_studies()
@@ -125,7 +125,7 @@ def compare(
 ) -> None:
     """Train two recipes on your text for the same time, and say which is better."""
     from bertwright.recipes.loading import changed
-    from bertwright.studies.study import Arm, Equal, Study
+    from bertwright.studies.study import Arm, Study
     from bertwright.studies.verdict import which_is_better
 
     if first == second:
@@ -135,7 +135,7 @@ def compare(
         question=f"Is {first} better than {second}?",
         arms={first: Arm(recipe=first), second: Arm(recipe=second)},
         changes=changed({}, changes or []),
-        equal=Equal(time=budget),
+        equal=_equal_time(budget),
         seeds=seeds,
     )
     found = _found(study, output, data, 1, None)
@@ -143,6 +143,14 @@ def compare(
     result = _reported(study, found, output, as_json)
     if as_json:
         report(result, as_json)
+
+
+def _equal_time(budget: str) -> "Equal":
+    from bertwright.studies.study import Equal
+    from bertwright.training.clock import seconds_of
+
+    seconds_of(budget)  # refuses what is none
+    return Equal(time=budget)
 
 
 def _found(

@@ -54,7 +54,7 @@ def trace(
     from bertwright.recipes import Recipe
     from bertwright.text.tokenizers import Tokenizer
     from bertwright.training.traced_text import traced_data, traced_texts
-    from bertwright.training.tracing import check_phase, different_phases, fitted
+    from bertwright.training.tracing import check_phase, different_phases, shortened_to
     from bertwright.training.tracing import trace as traced
 
     if (data is None) == (not text):
@@ -70,7 +70,7 @@ def trace(
     known = loaded.tokenizer if loaded else tokenizer and Tokenizer.load(tokenizer)
     opened = traced_data(data, known) if data else traced_texts(recipe, text or [], known)
     with opened as source:
-        recipe = fitted(recipe, source)
+        recipe = shortened_to(recipe, source)
         if phase is not None:
             check_phase(recipe, phase)
         phases = different_phases(recipe) if phase is None else [phase]

@@ -154,6 +154,11 @@ class TextModel:
         pieces = pieces.to(self.device)
         coordinates = self._spoken(Coordinates.plain(pieces), pieces, language)
         hidden = pieces == mask
+        if int(hidden.sum()) < ids.count(mask):
+            raise UserError(
+                f"the text hides places behind the {self.model.encoder.longest} pieces that the "
+                f"model reads: shorten it ({text[:40]}...)"
+            )
         where = hidden[0].nonzero().T
         states = states_asked(self.model, pieces, coordinates, hidden, where, mask)[0]
         chances = torch.softmax(self.model.logits(states).float(), -1)

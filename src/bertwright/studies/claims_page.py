@@ -39,7 +39,7 @@ def write_claims(results: Path, document: Path) -> None:
 def write_result(result: dict[str, Any], document: Path) -> None:
     """Write the section of one study."""
     name = result["study"]["name"]
-    write_section(document, name, [f"## {name}", "", *lines(result)])
+    write_section(document, name, [f"## {name}", "", *lines(result)], result["origin"])
 
 
 def _results(folder: Path) -> dict[str, dict[str, Any]]:

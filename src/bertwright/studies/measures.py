@@ -9,12 +9,13 @@ from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, ValidationError, field_validator
 
-from bertwright.axes import Choice, did_you_mean
+from bertwright.axes import Choice, did_you_mean, explain
 from bertwright.errors import UserError
 from bertwright.model.counting import parameters_by_part
 from bertwright.model.folder import TRAINING, load_model
+from bertwright.model.layers import layers_of
 from bertwright.model.text_model import TextModel
 from bertwright.recipes import Recipe
 from bertwright.recipes.loading import merged
@@ -22,6 +23,7 @@ from bertwright.studies.corpora import Written
 from bertwright.tasks.catalogue import TASKS, find_part, table_task
 from bertwright.tasks.evaluation import evaluate as evaluate_task
 from bertwright.tasks.finetuning import finetune
+from bertwright.tasks.finetuning_settings import FineTuning
 from bertwright.tasks.formats.examples import TaggedWords
 from bertwright.tasks.formats.minimal_pairs import first_of_each, read_minimal_pairs
 from bertwright.tasks.formats.tables import Columns
@@ -58,6 +60,13 @@ class Measure(Choice):
         """What it needs and is not there, in words."""
         return None
 
+    def check(self, recipe: Recipe) -> None:
+        """UserError where a model of this recipe cannot be measured so."""
+
+    def reads(self, corpus: Written) -> list[Path]:
+        """The files, beside the data set, that its figures depend on."""
+        return []
+
     def of(self, trained: Trained) -> Figures:
         """The figures of a trained arm."""
         raise TypeError(f"{type(self).__name__} is an axis, not a measure")
@@ -73,12 +82,21 @@ class HeldOut(Measure):
     kind: Literal["held-out"] = "held-out"
     changes: dict[str, Any] = Field(default_factory=dict)
 
+    def check(self, recipe: Recipe) -> None:
+        self._asked(recipe)
+
     def of(self, trained: Trained) -> Figures:
         model, _ = load_model(trained.folder)
-        asked = Recipe.model_validate(merged(model.recipe.as_dict(), self.changes))
-        if asked.encoder != model.recipe.encoder:
+        return evaluate(model, trained.data, self._asked(model.recipe))
+
+    def _asked(self, recipe: Recipe) -> Recipe:
+        try:
+            asked = Recipe.model_validate(merged(recipe.as_dict(), self.changes))
+        except ValidationError as error:
+            raise explain(error, f"held-out, of recipe {recipe.name}") from error
+        if asked.encoder != recipe.encoder:
             raise UserError("a held-out measure may change what is asked, not the encoder")
-        return evaluate(model, trained.data, recipe=asked)
+        return asked
 
 
 class NextItem(Measure):
@@ -114,8 +132,11 @@ class MinimalPairs(Measure):
             return "the corpus has no minimal pairs: name a file"
         return None
 
+    def reads(self, corpus: Written) -> list[Path]:
+        return [corpus.pairs if self.file is None else Path(self.file)]
+
     def of(self, trained: Trained) -> Figures:
-        pairs = read_minimal_pairs(trained.corpus.pairs if self.file is None else Path(self.file))
+        pairs = read_minimal_pairs(*self.reads(trained.corpus))
         if self.most is not None:
             pairs = first_of_each(pairs, self.most)
         found = score_minimal_pairs(trained.text_model(), pairs)
@@ -134,6 +155,9 @@ class Answers(Measure):
 
     def missing(self, corpus: Written) -> str | None:
         return None if corpus.questions.exists() else "the corpus asks no questions"
+
+    def reads(self, corpus: Written) -> list[Path]:
+        return [corpus.questions]
 
     def of(self, trained: Trained) -> Figures:
         path = trained.corpus.questions
@@ -182,14 +206,26 @@ class Probe(Measure):
     transferred: tuple[str, ...] = ()
     settings: dict[str, Any] = Field(default_factory=dict)
 
+    @field_validator("settings")
+    @classmethod
+    def _of_one_run(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        if odd := sorted({"seed", "seeds"} & set(settings)):
+            raise ValueError(f"{odd[0]} is that of the arm: leave it out")
+        FineTuning.of(settings)
+        return settings
+
     def missing(self, corpus: Written) -> str | None:
         if self.data is not None:
             return None if Path(self.data).is_dir() else f"there is no folder {self.data}"
         return _no_task(corpus, (self.task, *self.transferred))
 
+    def reads(self, corpus: Written) -> list[Path]:
+        folder = corpus.task(self.task) if self.data is None else Path(self.data)
+        others = [find_part(corpus.task(name), "dev") for name in self.transferred]
+        return [find_part(folder, "train"), find_part(folder, "dev"), *others]
+
     def of(self, trained: Trained) -> Figures:
-        folder = trained.corpus.task(self.task) if self.data is None else Path(self.data)
-        train, dev = find_part(folder, "train"), find_part(folder, "dev")
+        train, dev, *_ = self.reads(trained.corpus)
         task = _task(self.task, train)
         learned = task.read(train)[: self.examples]
         result = finetune(
@@ -220,11 +256,18 @@ class Features(Measure):
     def missing(self, corpus: Written) -> str | None:
         return _no_task(corpus, (self.task,))
 
+    def check(self, recipe: Recipe) -> None:
+        layers_of(self.layers, "concat", recipe.encoder.widths)
+
+    def reads(self, corpus: Written) -> list[Path]:
+        folder = corpus.task(self.task)
+        return [find_part(folder, "train"), find_part(folder, "dev")]
+
     def of(self, trained: Trained) -> Figures:
-        folder, model = trained.corpus.task(self.task), trained.text_model()
-        task = _task(self.task, find_part(folder, "train"))
-        learned = cast(list[TaggedWords], task.read(find_part(folder, "train")))[: self.examples]
-        asked = cast(list[TaggedWords], task.read(find_part(folder, "dev")))
+        train, dev = self.reads(trained.corpus)
+        task, model = _task(self.task, train), trained.text_model()
+        learned = cast(list[TaggedWords], task.read(train))[: self.examples]
+        asked = cast(list[TaggedWords], task.read(dev))
         tags = sorted({tag for each in learned for tag in each.tags or ()})
         wanted = [np.eye(len(tags))[[tags.index(t) for t in each.tags or ()]] for each in learned]
         known = np.concatenate(self._states(model, learned))

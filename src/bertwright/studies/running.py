@@ -2,7 +2,7 @@
 
 A run is a function of its recipe, its data and its budget. Its folder is named by a hash of them:
 what is finished is not done again, in this study or in another one with the same arm, and what was
-interrupted goes on where it was.
+interrupted goes on where it was. Where two studies come to the same run, one waits for the other.
 """
 
 import json
@@ -21,11 +21,11 @@ from threading import current_thread, main_thread
 from typing import Any
 
 from bertwright import __version__
-from bertwright.axes import Choice, did_you_mean
+from bertwright.axes import did_you_mean
 from bertwright.errors import MissingExtra, UserError
-from bertwright.files import write_text
+from bertwright.files import file_digest, held, write_text
 from bertwright.machine import num_cores
-from bertwright.model.folder import TRAINING
+from bertwright.model.folder import is_model
 from bertwright.recipes import Recipe
 from bertwright.recipes.loading import import_plugin, imported_plugins
 from bertwright.studies.corpora import Corpus, Written
@@ -66,18 +66,24 @@ class Run:
             import torch
 
             torch.set_num_threads(self.threads)
-        if not (self.folder / TRAINING).is_file():
-            pretrain(
-                self.recipe,
-                self.prepared.data,
-                self.folder,
-                budget=self.seconds,
-                resume=True,
-                quiet=True,
-                start_from=self.start_from,
-            )
-            shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
-        return self._measured()
+        turns = self.folder.parent.parent / "turns" / self.folder.name
+        turns.mkdir(parents=True, exist_ok=True)
+        with held(turns, wait=True):
+            if not is_model(self.folder):
+                self._train()
+            return self._measured()
+
+    def _train(self) -> None:
+        pretrain(
+            self.recipe,
+            self.prepared.data,
+            self.folder,
+            budget=self.seconds,
+            resume=True,
+            quiet=True,
+            start_from=self.start_from,
+        )
+        shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
 
     def _measured(self) -> dict[str, float]:
         file = self.folder / "measures.json"
@@ -86,7 +92,8 @@ class Run:
         trained = Trained(self.folder, Data.open(self.prepared.data), self.prepared.corpus, seed)
         figures: dict[str, float] = {}
         for name, measure in self.measures.items():
-            stated = measure.model_dump_json()
+            files = [file_digest(path) for path in measure.reads(self.prepared.corpus)]
+            stated = _hash([measure.model_dump(mode="json", exclude={"arms"}), files])
             if stated not in known:
                 known[stated] = dict(measure.of(trained))
                 write_text(file, json.dumps(known, indent=1) + "\n")
@@ -122,6 +129,9 @@ def run_study(
         if missing := measure.missing(prepared.corpus):
             raise UserError(f"study {study.name}: measures.{name}: {missing}")
     runs = plan(study, prepared, out)
+    for run in runs.values():
+        for measure in run.measures.values():
+            measure.check(run.recipe)
     if processes > 1:
         threads = max(1, num_cores() // processes)
         runs = {place: replace(run, threads=threads) for place, run in runs.items()}
@@ -188,13 +198,14 @@ def _run(
 
 def prepared_for(corpus: Corpus, tokenizer: TokenizerChoice, out: Path) -> Prepared:
     """The data set of a corpus, made where it is not there yet."""
-    written = Written(out / "corpora" / _hash(_stated(corpus)))
+    stated = corpus.stated()
+    written = Written(out / "corpora" / _hash(stated))
     done = written.folder / "written"
     if not done.is_file():
         shutil.rmtree(written.folder, ignore_errors=True)
         corpus.write(written)
         done.touch()
-    name = _hash([_stated(corpus), _stated(tokenizer)])
+    name = _hash([stated, tokenizer.model_dump(mode="json")])
     data = out / "data" / name
     if not data.is_dir():
         corpus.prepare(written, tokenizer, out / "tokenizers" / name, data)
@@ -287,10 +298,6 @@ def _call(plugins: tuple[Path, ...], run: bytes) -> dict[str, float]:
     for plugin in plugins:
         import_plugin(plugin)
     return pickle.loads(run)()
-
-
-def _stated(choice: Choice) -> dict[str, Any]:
-    return choice.model_dump(mode="json")
 
 
 def _hash(deciding: Any) -> str:

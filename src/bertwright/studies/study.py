@@ -228,7 +228,12 @@ def _read(name: str | Path) -> dict[str, Any]:
             raise UserError(f"there is no study {name!r}{did_you_mean(str(name), study_names())}")
     stated = {"name": path.stem, **read_yaml(path)}
     parent = stated.pop("extends", None)
-    return stated if parent is None else merged(_read(parent), stated)
+    if parent is None:
+        return stated
+    try:
+        return merged(_read(parent), stated)
+    except RecursionError:
+        raise UserError(f"{path}: extends {parent}, which extends it in turn") from None
 
 
 def _claims() -> Path:

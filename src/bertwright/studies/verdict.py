@@ -87,9 +87,15 @@ def _verdict(expectation: Expectation, found: Found) -> Verdict:
     leads = [sign * (a - b) - expectation.by for a, b in zip(own, other, strict=True)]
     lead = estimate(leads)
     word = _word(leads, lead)
-    if word == "opposite" and not isinstance(expectation.other, str):
+    if word == "opposite" and not _another_leads(expectation, leads):
         word = "not seen"
     return Verdict(expectation, lead, word)
+
+
+def _another_leads(expectation: Expectation, leads: Sequence[float]) -> bool:
+    """Whether another arm is ahead with every seed, and not only less far behind than expected."""
+    ahead = all(lead + expectation.by < 0 for lead in leads)
+    return ahead and isinstance(expectation.other, str)
 
 
 def _others(expectation: Expectation, found: Found, count: int) -> list[float]:

@@ -40,7 +40,7 @@ def _on_text(model: TextModel, data: Data) -> dict[str, Any]:
             f"{data.path} was prepared with another tokenizer than the model's: prepare the text "
             f"with --tokenizer and the folder of the model"
         )
-    return evaluation.evaluate(model.model, data, model.device)
+    return evaluation.evaluate(model.model, data)
 
 
 def _on_task(model: FineTuned, data: Path | str | Examples) -> dict[str, Any]:

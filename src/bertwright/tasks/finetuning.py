@@ -37,6 +37,7 @@ from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import TaskModel
 from bertwright.tasks.task_training import Best, EpochReport, Training
 from bertwright.training.clock import Clock
+from bertwright.training.compilation import of_the_compiler
 from bertwright.training.reporting import Reporter
 
 HELD_OUT_SHARE = 0.1
@@ -118,6 +119,23 @@ def finetune(
     task = task.gathered(examples)
     _check_labels(task, examples, held_out)
     training = _prepare(model, task, examples, held_out, chosen, watch, out)
+    try:
+        runs, best = _with_every_seed(training, chosen)
+    except Exception as error:
+        if chosen.compile is False or not of_the_compiler(error):
+            raise
+        # A network that is not compiled, and the same seeds once more.
+        chosen = chosen.model_copy(update={"compile": False})
+        training = _prepare(model, task, examples, held_out, chosen, watch, out)
+        runs, best = _with_every_seed(training, chosen)
+    result = FineTuneResult(task, runs, best, time.monotonic() - began)
+    if out is not None:
+        _write(Path(out), result, training, chosen)
+    return result
+
+
+def _with_every_seed(training: Training, chosen: FineTuning) -> tuple[list[EpochReport], Best]:
+    """The best epoch of every run, and the best of these with its model."""
     plan = BatchPlan.of([len(row.pieces) for row in training.rows], chosen.batch)
     compiled = chosen.compile
     if compiled == "auto":
@@ -133,10 +151,7 @@ def finetune(
         if best is None or found.score > best.score:
             best = found
     assert best is not None, "there is at least one seed"
-    result = FineTuneResult(task, runs, best, time.monotonic() - began)
-    if out is not None:
-        _write(Path(out), result, training, chosen)
-    return result
+    return runs, best
 
 
 def _prepare(

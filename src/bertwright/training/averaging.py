@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bertwright.errors import UserError
-from bertwright.files import require_free
+from bertwright.files import atomic_folder, require_free
 from bertwright.model.folder import (
     WEIGHTS,
     filled,
@@ -87,7 +87,8 @@ def average(paths: Sequence[Path], out: Path) -> int:
     origin = str(first.path)
     model = filled(first.recipe, num_pieces(mean, first.tokenizer), mean, origin)
     about = {"recipe": first.recipe.name, "averaged": [str(path) for path in paths]}
-    save_model(out, model, first.tokenizer, about)
+    with atomic_folder(out) as folder:
+        save_model(folder, model, first.tokenizer, about)
     return sum(parameter.numel() for parameter in model.parameters())
 
 

@@ -37,6 +37,7 @@ from bertwright.text.splitting import HELDOUT
 from bertwright.training.bits_per_byte import hidden_words
 from bertwright.training.ranking import USERS_AT_END, ranking
 from bertwright.training.recipe_batches import asker, in_stretches
+from bertwright.training.reporting import figure_name
 from bertwright.training.retrieval import retrieval
 from bertwright.training.row_sources import RowSources, split_of
 from bertwright.training.stream_memory import StreamMemory
@@ -54,11 +55,6 @@ TOKENS_AT_ONCE = 4096
 
 UNASKED = 1e-6
 """The number of questions where none was asked, so that it can divide."""
-
-
-def figure_name(question: str) -> str:
-    """A question's name in the names of figures: ``next-sentence`` gives ``next_sentence_loss``."""
-    return question.replace("-", "_")
 
 
 class Answering(Protocol):
@@ -193,23 +189,19 @@ def _of_each(
 
 
 def evaluate(
-    model: Model,
-    data: Data,
-    device: torch.device | None = None,
-    recipe: Recipe | None = None,
+    model: Model, data: Data, recipe: Recipe | None = None, part: float = 1.0
 ) -> dict[str, float]:
     """Everything that is measured of a trained model: its last phase's questions on held-out text,
     bits per byte where it can name hidden pieces, retrieval where there are translations.
 
-    ``recipe`` asks as another one does.
+    ``recipe`` asks as another one does; ``part`` is how much of the text is read.
     """
-    device = device or model.embedding.device
-    recipe = recipe or model.recipe
+    device, recipe = model.embedding.device, recipe or model.recipe
     last = len(recipe.phases) - 1
-    figures = held_out(recipe, last, data, TOKENS_AT_END).figures(model, device)
+    questions = held_out(recipe, last, data, int(part * TOKENS_AT_END))
     return {
-        **figures,
-        **bits_per_byte(model, data, device),
+        **questions.figures(model, device),
+        **bits_per_byte(model, recipe, data, int(part * WORD_BYTES)),
         **translations_found(model, data),
         **next_items(model, recipe, last, data),
         **{f"test_{n}": v for n, v in next_items(model, recipe, last, data, TEST).items()},
@@ -239,11 +231,11 @@ def translations_found(model: Model, data: Data) -> dict[str, float]:
 
 
 def bits_per_byte(
-    model: Model, data: Data, device: torch.device, word_bytes: int = WORD_BYTES
+    model: Model, recipe: Recipe, data: Data, word_bytes: int = WORD_BYTES
 ) -> dict[str, float]:
-    """``bits_per_byte`` and ``nats_per_hidden_word``; nothing where the encoder names no pieces of
-    a text, or rows hold no words."""
-    recipe, last = model.recipe, len(model.recipe.phases) - 1
+    """``bits_per_byte`` and ``nats_per_hidden_word``, as a recipe asks at its end; nothing where it
+    names no pieces of a text, or rows hold no words."""
+    device, last = model.embedding.device, len(recipe.phases) - 1
     objectives, assembly = recipe.objectives_of(last), recipe.assembly_of(last)
     if "histories" in assembly.needs:
         return {}

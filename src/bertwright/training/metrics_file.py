@@ -7,7 +7,7 @@ from typing import Any
 
 from bertwright.files import full_disk_named, write_text
 from bertwright.training.clock import Clock, Place
-from bertwright.training.reporting import Reporter, Speed, StepReport
+from bertwright.training.reporting import Reporter, Speed, StepReport, figure_name
 
 STEPS_PER_LINE = 10
 """Steps that one line sums up."""
@@ -47,12 +47,12 @@ class MetricsFile(Reporter):
         line["loss"] = _mean([r.loss for r in reports])
         for name in dict.fromkeys(name for report in reports for name in report.losses):
             asked = [r for r in reports if name in r.losses]
-            key = name.replace("-", "_")
+            key = figure_name(name)
             line[f"{key}_loss"] = _mean([r.losses[name] for r in asked])
             line[f"{key}_accuracy"] = _mean([r.accuracies[name] for r in asked])
         for name in last.hidden:
             shares = [r.hidden[name] for r in reports if name in r.hidden]
-            line[f"{name.replace('-', '_')}_hidden"] = _mean(shares)
+            line[f"{figure_name(name)}_hidden"] = _mean(shares)
         line |= {"rate": last.rate, "gradient_norm": last.norm, "tokens": last.tokens}
         line["tokens_per_second"] = self._speed.tokens_per_second()
         line["peak_share"] = self._speed.peak_share()

@@ -117,8 +117,9 @@ def pretrain(
         if mine.first and not continued:
             folder.start(chosen, source)
         try:
-            run = _Pretraining(model, batches, opened, folder, mine, seconds, started)
-            return run.to_the_end(tensorboard, quiet)
+            with folder.held() if mine.first else nullcontext():
+                run = _Pretraining(model, batches, opened, folder, mine, seconds, started)
+                return run.to_the_end(tensorboard, quiet)
         except CannotCompile as without:
             lost = without.seconds
         except Exception:

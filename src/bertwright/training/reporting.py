@@ -36,6 +36,11 @@ class StepReport:
     hidden: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
+def figure_name(question: str) -> str:
+    """A question's name in the names of figures: ``next-sentence`` gives ``next_sentence_loss``."""
+    return question.replace("-", "_")
+
+
 class Reporter:
     """Says nothing; what speaks or writes overrides the moments it needs."""
 

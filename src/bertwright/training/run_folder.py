@@ -5,13 +5,13 @@ the numbers, ``checkpoints/`` what a resumed run continues from. When a run has 
 folder is a model folder.
 """
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from bertwright.errors import UserError
-from bertwright.files import require_free, write_text
+from bertwright.files import atomic_folder, held, write_text
 from bertwright.model.folder import RECIPE, WEIGHTS, load_recipe
 from bertwright.objectives import ReplacedToken
 from bertwright.recipes import Recipe
@@ -65,11 +65,22 @@ class RunFolder:
                 f"{self.path} already holds a run: add --resume to continue it, or choose another "
                 f"folder with -o"
             )
-        require_free(self.path)
-        self.path.mkdir(parents=True, exist_ok=True)
-        if start_from is not None:
-            Journal(self.path / JOURNAL).add({FROM: str(start_from.resolve())})
-        write_text(self.path / RECIPE, recipe.as_yaml())
+        with atomic_folder(self.path) as folder:
+            if start_from is not None:
+                Journal(folder / JOURNAL).add({FROM: str(start_from.resolve())})
+            write_text(folder / RECIPE, recipe.as_yaml())
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Nobody else may train here meanwhile; UserError where somebody does."""
+        try:
+            with held(self.path):
+                yield
+        except BlockingIOError:
+            raise UserError(
+                f"another process is training in {self.path}: wait for it, or choose another "
+                f"folder with -o"
+            ) from None
 
     def give_back(self) -> None:
         """Leave the folder free again, where a run has failed before it had anything to tell."""

@@ -20,6 +20,15 @@ from bertwright.training.distributed import Processes
 from bertwright.training.offending import save_arrays
 from bertwright.training.reporting import Reporter, StepReport
 
+
+class NotFinite(UserError):
+    """A loss or a gradient is no finite number any more, in this ``step``."""
+
+    def __init__(self, message: str, step: int) -> None:
+        super().__init__(message)
+        self.step = step
+
+
 MOST_PENDING = 10
 """Steps under way on a card."""
 
@@ -65,7 +74,7 @@ class StepWatch:
     def look(self) -> bool:
         """Report every step that was noted; returns whether to stop.
 
-        Errors: UserError for a number that is not finite; the batch of that step is saved.
+        Errors: NotFinite for a number that is none; the batch of that step is saved.
         """
         pending, self._pending = self._pending, []
         stopping = [self._report(each) for each in pending]
@@ -82,7 +91,7 @@ class StepWatch:
         odd = [name for name, loss in losses.items() if not math.isfinite(loss)]
         if odd or not math.isfinite(norm):
             what = f"the loss of {odd[0]!r}" if odd else "the gradient"
-            raise UserError(self._stopped(pending, what))
+            raise NotFinite(self._stopped(pending, what), pending.place.step)
         total = sum(pending.weights.get(name, 1.0) * loss for name, loss in losses.items())
         self._reporter.step(
             StepReport(

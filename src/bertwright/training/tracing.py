@@ -255,7 +255,7 @@ def different_phases(recipe: Recipe) -> list[int]:
     return list(first.values())
 
 
-def fitted(recipe: Recipe, data: Data) -> Recipe:
+def shortened_to(recipe: Recipe, data: Data) -> Recipe:
     """The recipe with rows no longer than a text of few pieces can fill, and without those parts of
     a mixture that it has nothing for."""
     frame = 0 if recipe.assembly.in_order else 2

@@ -13,15 +13,14 @@ from bertwright.training.evaluation import (
     TOKENS_DURING,
     WORD_BYTES,
     HeldOut,
-    bits_per_byte,
-    figure_name,
+    evaluate,
     held_out,
     masked_name,
     next_items,
-    translations_found,
 )
 from bertwright.training.loop import Evaluation
 from bertwright.training.ranking import USERS_DURING
+from bertwright.training.reporting import figure_name
 
 PLATEAU = 0.05
 """Nats below the unigram entropy within which a masked loss has not left it."""
@@ -94,21 +93,12 @@ class HeldOutWatch:
 
     def at_the_end(self) -> dict[str, float]:
         """The figures of the trained model, on more text than during the run if there is time."""
-        part = self._part_at_the_end()
         try:
-            questions = held_out(self._recipe, self._last, self._data, int(part * TOKENS_AT_END))
+            figures = evaluate(self._model, self._data, self._recipe, self._part_at_the_end())
         except UserError:
             return {}
-        device = self._model.embedding.device
-        figures = questions.figures(self._model, device)
         self._warn_of_plateau(self._last, figures)
-        word_bytes = int(part * WORD_BYTES)
-        return {
-            **figures,
-            **bits_per_byte(self._model, self._data, device, word_bytes),
-            **translations_found(self._model, self._data),
-            **next_items(self._model, self._recipe, self._last, self._data),
-        }
+        return figures
 
     def warn(self, warning: str) -> None:
         """Say it, and keep it for the end."""

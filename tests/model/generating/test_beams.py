@@ -44,9 +44,7 @@ def score(found: Continuation, length_power: float = 1.0) -> float:
 
 
 @every_way
-def test_with_a_beam_for_every_piece_no_text_is_better(
-    tokenizer: Tokenizer, system: str
-) -> None:
+def test_with_a_beam_for_every_piece_no_text_is_better(tokenizer: Tokenizer, system: str) -> None:
     """Two pieces behind a prompt: all first ones are followed, so that none is lost."""
     model = made(tokenizer, system)
     (best, *_) = model.generate(PROMPTS[0], beams=tokenizer.size, max_new_tokens=2, length_power=0)

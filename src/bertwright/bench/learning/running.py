@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bertwright.axes import did_you_mean
+from bertwright.bench.extras import require
 from bertwright.bench.learning import evaluation
 from bertwright.bench.learning.arms import Arm, PeerArm, Plan, Setting
 from bertwright.errors import UserError
@@ -87,6 +88,8 @@ def run_parts(plan: Plan, parts: Sequence[str], results: Results, say: Say) -> N
     for part in parts:
         if part not in PARTS:
             raise UserError(f"--arms has no {part!r}{did_you_mean(part, PARTS)}")
+    if {"hf-grid", "hf-best"} & set(parts):
+        require("transformers", "huggingface")
     if "hf-grid" in parts:
         run(plan.grid, plan, results, say)
     theirs = plan.theirs(results.best_setting(plan)) if "hf-best" in parts else []

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from bertwright.axes import Choice
 from bertwright.text.preparation import prepare
 from bertwright.text.sample import gather_sample
+from bertwright.text.sources import find_sources
 from bertwright.text.tokenizers import TokenizerChoice
 from bertwright.text.vocabularies import train_on_files
 
@@ -57,6 +58,10 @@ def write_lines(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 class Corpus(Choice):
     """The axis: where the text of a study comes from."""
 
+    def stated(self) -> dict[str, Any]:
+        """What decides its text, as plain data."""
+        return self.model_dump(mode="json")
+
     def write(self, to: Written) -> None:
         """Write the corpus; the same choice writes the same bytes."""
         raise TypeError(f"{type(self).__name__} is an axis, not a corpus")
@@ -89,6 +94,12 @@ class Files(Corpus):
 
     kind: Literal["files"] = "files"
     paths: tuple[str, ...]
+
+    def stated(self) -> dict[str, Any]:
+        sources = find_sources(self.paths)
+        names = [Path(n) for s in sources for n in (s.name, s.beside) if n is not None]
+        seen = [(str(n.resolve()), n.stat().st_size, n.stat().st_mtime_ns) for n in names]
+        return {**super().stated(), "files": seen}
 
     def write(self, to: Written) -> None:
         to.folder.mkdir(parents=True, exist_ok=True)

@@ -128,4 +128,4 @@ def _try(
     given = SHORT_RUN * seconds
     say(f"running the recipe for {given:.0f} s")
     most = heart.tokens_per_second * given / RUN_STEPS
-    yield short_run.judged(short_run.short_run(recipe, data, given, most), recipe)
+    yield short_run.found(recipe, data, given, most)

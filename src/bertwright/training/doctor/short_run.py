@@ -10,18 +10,29 @@ from bertwright.training.doctor.findings import Finding, Verdict
 from bertwright.training.doctor.trial import with_batches
 from bertwright.training.evaluation import masked_name
 from bertwright.training.pretraining import Pretrained, pretrain
+from bertwright.training.reporting import figure_name
+from bertwright.training.step_watch import NotFinite
 from bertwright.training.watching import PLATEAU
 
 ENOUGH_STEPS, ENOUGH_TOKENS = 200, 500_000
 """After which a sound recipe has left the plateau, at least a little."""
 
 
-def short_run(recipe: Recipe, data: Data, seconds: float, most_tokens: float) -> Pretrained:
+def found(recipe: Recipe, data: Data, seconds: float, most_tokens: float) -> Finding:
     """Pre-train for so many seconds, in a folder that does not stay, with batches of at most
     ``most_tokens``: a step of a published batch may take an hour."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
-        return pretrain(with_batches(recipe, most_tokens), data, out, budget=seconds)
+        try:
+            run = pretrain(with_batches(recipe, most_tokens), data, out, budget=seconds)
+        except NotFinite as error:
+            return Finding(
+                "trials.short-run",
+                "error",
+                f"the loss or the gradient is no finite number any more in step {error.step:,}",
+                "lower optimiser.rate, or raise schedule.warmup",
+            )
+    return judged(run, recipe)
 
 
 def judged(run: Pretrained, recipe: Recipe) -> Finding:
@@ -34,7 +45,7 @@ def judged(run: Pretrained, recipe: Recipe) -> Finding:
         return Finding(
             "trials.short-run", "ok", f"{effort}; no masked loss to compare", "", figures
         )
-    gain = entropy - run.figures[f"{name}_loss"]
+    gain = entropy - run.figures[f"{figure_name(name)}_loss"]
     enough = run.steps >= ENOUGH_STEPS and run.tokens >= ENOUGH_TOKENS
     verdict: Verdict = "ok" if gain > PLATEAU else "warning" if enough else "note"
     advice = {

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bertwright.encoder.roles import roles
-from bertwright.errors import UserError
 from bertwright.examples.batches import Batch
 from bertwright.model.model import Model
 from bertwright.optimisers.optimiser import Optimiser
@@ -23,6 +22,7 @@ from bertwright.training.progress import ProgressLine
 from bertwright.training.recipe_batches import RecipeBatches
 from bertwright.training.recipe_losses import RecipeLosses
 from bertwright.training.reporting import Reporter, Reporters, Speed, StepReport
+from bertwright.training.step_watch import NotFinite
 
 
 class Enough(Exception):
@@ -93,11 +93,8 @@ class Trial:
                 train(job)
             except Enough:
                 return True
-            except UserError:
-                # The loop stops at a number that is not finite, and leaves the batch in the folder.
-                if any(Path(folder).iterdir()):
-                    return False
-                raise
+            except NotFinite:
+                return False
         return True
 
 
