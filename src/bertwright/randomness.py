@@ -5,6 +5,7 @@ the same whoever draws them, in whatever order, in whatever process. So there is
 The mixing function is the finaliser of SplitMix64 (Steele, Lea and Flood 2014).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
@@ -124,3 +125,14 @@ def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
     value = (value ^ (value >> np.uint64(30))) * _MIX_1
     value = (value ^ (value >> np.uint64(27))) * _MIX_2
     return value ^ (value >> np.uint64(31))
+
+
+def round_by_round(
+    order: Callable[[int], Permutation], number: NDArray[np.int64], place: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """What stands at each place of the round of this number, every round in an order of its own."""
+    found = np.empty_like(place)
+    for each in np.unique(number).tolist():
+        mine = number == each
+        found[mine] = order(each)(place[mine])
+    return found

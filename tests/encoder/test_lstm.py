@@ -1,5 +1,7 @@
 """The recurrent mixer: its equations, what leaks nowhere, and what it carries on."""
 
+from itertools import combinations
+
 import pytest
 import torch
 
@@ -252,6 +254,17 @@ def test_recurrent_weights_are_dropped_once_a_step():
     assert not torch.allclose(whole, model.encoder(pieces(8)))
     # The first place has no state before it: no recurrent weight is asked.
     torch.testing.assert_close(whole[:, 0], model.encoder(pieces(8))[:, 0])
+
+
+def test_no_two_layers_or_ways_drop_the_same_weights() -> None:
+    model = built("encoder.mixer.dropout=0.5", system="elmo")
+    noise = Noise.of(0, 3)
+    masks = [
+        lstm._weights(noise.within(block), number).recurrent == 0
+        for block in range(2)
+        for number, lstm in enumerate(model.encoder.blocks[block].sublayers["attention"].ways)
+    ]
+    assert not any(torch.equal(a, b) for a, b in combinations(masks, 2))
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ def test_halting_drops_its_states_in_no_precision() -> None:
         ("universal-transformer", "encoder.depth.kind=stack", "needs blocks that halt"),
         ("mobilebert", "encoder.positions.kind=every-block", "choose another positions.kind"),
         ("mobilebert", "encoder.norm.placement=pre", "norm.placement to post"),
-        ("mobilebert", "encoder.mixer.gate=gelu", "mixer.gate to null"),
+        ("mobilebert", "encoder.mixer.gate=gelu", "mixer.gate and mixer.width to null"),
         ("bert", "encoder.depth.order=sfs", "one attention at most"),
     ],
 )

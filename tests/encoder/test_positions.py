@@ -154,6 +154,8 @@ def test_pieces_and_distances_meet_in_both_directions() -> None:
 
 
 def test_a_table_of_buckets_starts_by_the_width_of_the_model() -> None:
-    bucketed = Bucketed(buckets=512).build(64, HeadShape(heads=8, head_width=8, width=64))
+    bucketed = Bucketed(buckets=512, longest=256).build(
+        64, HeadShape(heads=8, head_width=8, width=64)
+    )
     initialise(bucketed, FanIn(gain=1.0, table=1.0), seed=0)
     assert float(bucketed.table.detach().std()) == pytest.approx(1 / 8, rel=0.05)

@@ -283,6 +283,20 @@ def test_the_ends_of_a_padded_row_are_those_of_its_text():
     assert Short(length=11).visible(coordinates.queries(), coordinates.keys()).all()
 
 
+def test_weights_of_wide_places_are_dropped_whatever_the_batch_holds():
+    """Rows have more or fewer places that see everything: another text begins in them."""
+    model = Model.build(toy("longformer", "encoder.mixer.dropout=0.5"), VOCABULARY)
+    pieces = torch.randint(5, VOCABULARY, (2, 24), generator=torch.Generator().manual_seed(0))
+    document = torch.tensor([[0] * 24, [0] * 8 + [1] * 8 + [2] * 8])
+    position = torch.arange(24).expand(2, -1)
+
+    def states(rows: slice) -> torch.Tensor:
+        own = Coordinates(torch.arange(24)[None], position[rows], document=document[rows])
+        return model.encoder(pieces[rows], own, noise=Noise.of(0, 3))
+
+    torch.testing.assert_close(states(slice(0, 2))[:1], states(slice(0, 1)))
+
+
 def test_global_rows_by_hand():
     torch.manual_seed(0)
     choice = AttentionChoice(heads=2, global_projections=True)

@@ -28,6 +28,14 @@ def read(source: MixedRows, first: int, number: int) -> list[tuple[int, int]]:
     return list(zip(index.tolist(), epoch.tolist(), strict=True))
 
 
+def test_what_parts_need_and_how_they_are_evaluated_reaches_through() -> None:
+    parts = {"users": {"kind": "item-history"}, "pairs": {"kind": "connected-pair"}}
+    mixture = Assembly.choose({"kind": "mixture", "length": 16, "parts": parts})
+    assert mixture.needs == {"histories", "connectives"}
+    users = mixture.evaluated.parts["users"]
+    assert users == mixture.parts["users"].evaluated != mixture.parts["users"]
+
+
 def test_an_exponent_of_one_reads_every_row_once_in_an_epoch() -> None:
     source = mixed(alpha=1.0)
     for epoch in range(3):

@@ -6,7 +6,7 @@ from hypothesis import given, strategies
 from numbered_text import CLS, FIRST_PIECE, PAD, SEP, all_rows, documents, planned
 
 from bertwright.examples.assembly import SegmentPair, SentencePair
-from bertwright.examples.assembly.pairs import fitted
+from bertwright.examples.assembly.pair_layout import longest_first
 
 LENGTH = 16
 MANY = [[[2, 1, 1], [3], [1, 1], [2, 2]] * 5] * 20
@@ -63,7 +63,10 @@ def test_the_longer_text_is_cut_piece_by_piece(num_a, num_b, room):
             left_a -= 1
         else:
             left_b -= 1
-    assert tuple(int(n) for n in fitted(np.array(num_a), np.array(num_b), room)) == (left_a, left_b)
+    assert tuple(int(n) for n in longest_first(np.array(num_a), np.array(num_b), room)) == (
+        left_a,
+        left_b,
+    )
 
 
 def test_half_of_the_rows_are_random_where_a_chunk_can_be_parted():

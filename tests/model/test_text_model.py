@@ -194,6 +194,17 @@ def test_what_is_put_in_place_of_a_value_counts_while_it_is_there(tokenizer, pre
     np.testing.assert_array_equal(model.embed(TEXTS), before)
 
 
+def test_recordings_of_the_same_values_end_apart(tokenizer):
+    model = made("roberta", tokenizer)
+    with model.record("output") as outer:
+        with model.record("output") as inner:
+            model.embed(TEXTS[:1])
+        assert inner
+        model.embed(TEXTS[1:])
+        assert not torch.equal(inner["output"], outer["output"])
+    assert model.model.encoder.taps.idle
+
+
 def test_a_value_that_is_not_there_is_refused_by_its_name(tokenizer):
     model = made("roberta", tokenizer)
     near = "no value is named blocks.0.residaul: did you mean 'blocks.0.residual'"

@@ -35,6 +35,13 @@ REFUSED = {
     "performer; encoder.visibility.kind=document": "mixer sees everything, or everything before",
     "reformer; encoder.local={every: 2, window: 8}": "mixer sees everything, or everything before",
     "bert; encoder.mixer.heads=5": "cannot be shared by 5 heads",
+    "transformer-xl; encoder.mixer.scaled=false": "attention that is scaled",
+    "t5; encoder.positions.gated=true": "attention that is scaled",
+    "t5; encoder.positions.longest=4": "8 buckets hold one distance each",
+    "gpt-bert; encoder.positions.longest=17": "set it to 18 or more",
+    "mobilebert; encoder.mixer.width=64": "mixer.width to null",
+    "bert; encoder.width=33; encoder.mixer.heads=3; encoder.positions=sinusoidal": "33 is odd",
+    "t5; decoder.positions={kind: learned, size: 8}": "more than decoder.positions.size allows",
     # Two streams.
     "xlnet; encoder.local={every: 2, window: 8}": "objectives.permutation asks from places behind",
     "xlnet; encoder.visibility={kind: window, size: 8}": "objectives.permutation asks from places",
@@ -44,6 +51,8 @@ REFUSED = {
     "xlnet; encoder.mixer={kind: random-features}": "positions tell of distances",
     "xlnet; objectives.masked={}": "see the text differently",
     # Sharing, growth, levels.
+    "modern; encoder.depth.sharing=all": "leaves out the first norm, which other blocks share",
+    "modern; encoder.depth.sharing=attention": "leaves out the first norm",
     "albert; phases=[{depth: 0.5},{}]": "blocks that share their parameters cannot be stacked",
     "modern; phases=[{depth: 0.5},{}]": "the first block lacks a norm that its copies would need",
     "sandwich; phases=[{depth: 0.5},{}]": "blocks of different sublayers cannot be stacked",
@@ -51,9 +60,10 @@ REFUSED = {
     "albert; optimiser.layer_decay=0.9": "blocks that share their parameters are one level",
     "albert; phases=[{trained: 1},{}]": "blocks that share their parameters are one level",
     # The order of questions.
-    'bert; objectives={"next-sentence": null, "generated": {}, "replaced-token": {}}': (
-        "objectives.replaced-token must be the first"
-    ),
+    'electra; objectives={"more": {"kind": "replaced-token"}}': "objectives.more must be the first",
+    'bert; objectives={"more": {"kind": "masked"}}': "would ask for what 'masked' shows",
+    "gpt; objectives={causal: null, activation-size: {}, permutation: {}}": "list it before all",
+    't5; objectives={"denoising": {"share": 1}, "masked": {}}': "rearranges the text",
     'bert; objectives={"reordering": {}}': "objectives.reordering must be the first",
     'bert; objectives={"span-boundary": {"of": "mask"}}': "asks about what 'mask' hides",
     'gpt; objectives={"causal": null, "word-order": {}, "masked": {}}': "leaves alone what",
@@ -84,6 +94,13 @@ REFUSED = {
     "bert; schedule=-1": "not below 0",
     "bert; batch_tokens=-5": "at least 1 token",
     "bert; objectives.masked.weight=-1": "objectives.masked.weight is not below 0",
+    "bert; phases=[{objectives: {masked: {weight: -1}}}]": "objectives.masked.weight is not below",
+    "bert; encoder.embeddings.segments=-1": "encoder.embeddings.segments",
+    "bert; encoder.initialisation.cut=-1": "encoder.initialisation.cut",
+    "gpt; objectives.causal.targets=0": "objectives.causal.targets",
+    "fixed-patterns; encoder.mixer.patterns=[]": "encoder.mixer.patterns",
+    "albert; objectives.masked.selection.longest=40": "objectives.masked.selection.longest",
+    "mass; objectives.denoising.noising.corruption.when=static": "set it to dynamic",
     "modern; encoder.width=130; encoder.mixer.head_width=65": "choose an even width of a head",
     "bert; objectives.masked.selection.rate=1.5": "is a share of the places, from 0 to 1",
 }

@@ -1,9 +1,6 @@
 """Examples to rows: exact integers, nothing lost but what is too long."""
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from bertwright.tasks.encoding import RowMaker, longest_first
+from bertwright.tasks.encoding import RowMaker
 from bertwright.tasks.formats.examples import Example, TaggedWords
 from recipes_at_toy_size import toy
 
@@ -44,14 +41,6 @@ def test_the_longer_text_of_a_pair_is_cut_first(wordpiece) -> None:
     maker = RowMaker.of(toy("bert"), wordpiece, 9)
     (row,) = maker.rows([Example("red red red red red red", "the the")])
     assert spelled(maker, row.pieces) == "[CLS] red red red red [SEP] the the [SEP]"
-
-
-@given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40))
-def test_longest_first_is_one_piece_after_the_other(first: int, second: int, room: int) -> None:
-    kept = [first, second]
-    while sum(kept) > room:
-        kept[0 if kept[0] > kept[1] else 1] -= 1
-    assert longest_first(first, second, room) == tuple(kept)
 
 
 def test_a_word_is_read_at_its_first_piece(wordpiece) -> None:

@@ -8,14 +8,17 @@ import pytest
 import torch
 from small_recipe import small
 
+from bertwright.examples.assembly import Contiguous
 from bertwright.examples.questions import Question
-from bertwright.examples.selection import Chosen
+from bertwright.examples.selection import Chosen, Tokens
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.model.model import Model, TensorBatch
 from bertwright.objectives.causal import Causal
 from bertwright.objectives.masked import Masked
-from bertwright.objectives.objective import Objective
+from bertwright.objectives.objective import Asking, Objective
 from bertwright.objectives.permutation import Permutation
+from bertwright.randomness import Draw
+from bertwright.schedules import Constant
 from bertwright.text.marks import WORD_START
 from bertwright.text.shards import Data
 from bertwright.training.bits_per_byte import HiddenWords, hidden_words
@@ -160,6 +163,20 @@ def test_bits_per_byte_of_a_model_that_knows_nothing(data: Data) -> None:
     figures = evaluate(knows_nothing(data), data)
     expected = pieces * math.log2(data.tokenizer.size) / sum(h.num_bytes for h in hidden)
     assert figures["bits_per_byte"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_no_answer_is_read_in_the_row_before(data: Data) -> None:
+    """Rows of contiguous text have no special piece in front: their first place may be hidden."""
+    rows = Contiguous(length=16).plan(data.split("train"), data.tokenizer.specials, 0)
+    index = np.arange(min(rows.num_rows, 32))
+    drawn = rows.rows(index, 0)
+    vocabulary = Vocabulary(data.tokenizer.size, data.tokenizer.specials)
+    asking = Asking(Draw(0, 0, index), vocabulary, 0.0, {})
+    for shift in (0, 1):
+        objective = Masked(shift=shift, selection=Tokens(rate=Constant(value=0.5)))
+        _, question = objective.ask(drawn, asking)
+        asked = question.where[question.weight > 0]
+        assert bool((asked % 16 == 0).any()) == (shift == 0)
 
 
 @pytest.mark.parametrize(

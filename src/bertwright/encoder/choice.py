@@ -168,11 +168,16 @@ class EncoderChoice(Settings):
                     f"positions rotate pairs, and a width of {writes} in {shape.heads} heads gives "
                     f"heads {shape.head_width} wide: choose an even width of a head"
                 )
+        waves = isinstance(self.positions, Sinusoidal | EveryBlock)
+        if waves and (odd := [width for width in self.widths if width % 2]):
+            raise ValueError(
+                f"positions have a sine and a cosine each, and a width of {odd[0]} is odd"
+            )
         if not self.mixer.takes(self.positions):
             raise ValueError(
                 "positions tell of distances, which this mixer has no scores for: set "
                 "positions.kind to learned, sinusoidal, rotary or none, or mixer.kind to attention "
-                "without global_projections"
+                "that is scaled and has no global_projections"
             )
         return self
 
@@ -211,12 +216,13 @@ class EncoderChoice(Settings):
         if self.bottleneck is None:
             return self
         mixer = self.mixer
-        plain = isinstance(mixer, AttentionChoice) and mixer.gate is None
+        plain = isinstance(mixer, AttentionChoice) and mixer.gate is None and mixer.width is None
         whole = all(order.count("s") == 1 for order in self.depth.orders())
         if not plain or mixer.asks_wide or not whole:
             raise ValueError(
                 "bottleneck needs plain attention in every block: set mixer.kind to attention, "
-                "mixer.gate to null, mixer.global_projections to false and depth.kind to stack"
+                "mixer.gate and mixer.width to null, mixer.global_projections to false and "
+                "depth.kind to stack"
             )
         if self.norm.first or self.residual != Plain() or self.memory:
             raise ValueError(
@@ -268,6 +274,18 @@ class EncoderChoice(Settings):
             raise ValueError(
                 "residual reversible needs positions that are added to the embeddings or rotated, "
                 "and memory 0"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_first_norm_of_its_own(self) -> Self:
+        orders = self.depth.orders()
+        followers = range(1, len(orders))
+        shared = any(self.depth.owner(b, orders[0][0]) == 0 for b in followers)
+        if self.norm.skip_first and shared:
+            raise ValueError(
+                "norm.skip_first leaves out the first norm, which other blocks share: set it to "
+                "false, or depth.sharing to none"
             )
         return self
 

@@ -25,7 +25,7 @@ class EmbeddingChoice(Choice):
     Transformer-XL); ``asking`` has a learned vector for places that ask (XLNet); ``row_dropout`` is
     the rate at which pieces are dropped for a whole step (Merity et al. 2018)."""
 
-    segments: int = 0
+    segments: int = Field(default=0, ge=0)
     languages: tuple[str, ...] = ()
     tasks: int = Field(default=0, ge=0)
     norm: bool = True

@@ -18,7 +18,7 @@ from bertwright.randomness import key
 class Initialisation(Choice):
     """The axis: the standard deviation of every matrix and table, cut off at so many of it."""
 
-    cut: float | None = None
+    cut: float | None = Field(default=None, gt=0)
 
     def deviation(self, weight: Tensor, role: Role, num_residual: int) -> float:
         """The deviation for one parameter of a model with that many writes to the residual."""
@@ -63,7 +63,7 @@ class Small(Initialisation):
     """
 
     kind: Literal["small"] = "small"
-    cut: float | None = 2.0
+    cut: float | None = Field(default=2.0, gt=0)
 
     def deviation(self, weight: Tensor, role: Role, num_residual: int) -> float:
         width = weight.shape[0] if role.residual else _fan_in(weight, role)

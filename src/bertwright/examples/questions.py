@@ -141,7 +141,8 @@ def span_boundary(rows: Rows, hidden: Question, longest: int) -> Question:
     """Ask once more for what is hidden, by the two places around the run that it stands in.
 
     ``beside`` holds the flat places ``left`` and ``right`` and the ``offset`` within the run, from
-    0. A run that touches a special token weighs nothing, nor does what lies beyond ``longest``.
+    0. A run that touches a special token or an end of its row weighs nothing, nor does what lies
+    beyond ``longest``.
     """
     num_places = rows.pieces.size
     flat = np.arange(num_places)
@@ -151,7 +152,9 @@ def span_boundary(rows: Rows, hidden: Question, longest: int) -> Question:
     left = np.maximum.accumulate(np.where(chosen, 0, flat))[hidden.where]
     right = np.minimum.accumulate(np.where(chosen, num_places - 1, flat)[::-1])[::-1][hidden.where]
     offset = hidden.where - left - 1
-    counts = (hidden.weight > 0) & ~special[left] & ~special[right] & (offset < longest)
+    length = rows.pieces.shape[1]
+    around = ~chosen[left] & ~chosen[right] & (left // length == right // length)
+    counts = (hidden.weight > 0) & around & ~special[left] & ~special[right] & (offset < longest)
     beside = {"left": left, "right": right, "offset": np.clip(offset, 0, longest - 1)}
     return Question(hidden.where, hidden.target, counts.astype(np.float32), beside)
 

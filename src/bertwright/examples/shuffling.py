@@ -21,9 +21,9 @@ def shuffle_runs(
     may make it look so.
     """
     num_rows, length = rows.pieces.shape
-    slots = max(1, num_slots(length, rate) // size)
     first = draw.named("first").integers(size)
     start = first + size * np.arange((length - size + 1) // size)
+    slots = min(max(1, num_slots(length, rate) // size), start.shape[1])
     inside = start[:, :, None] + np.arange(size)
     row = np.arange(num_rows)[:, None, None]
     blocked: NDArray[np.bool_] = (rows.special | kept)[row, inside]
@@ -34,9 +34,9 @@ def shuffle_runs(
     source = np.take_along_axis(run, _permutations(run, draw.named("permutation")), axis=2)
 
     pieces = rows.pieces.copy()
-    pieces[row, np.where(taken[:, :, None], run, 0)] = rows.pieces[
-        row, np.where(taken[:, :, None], source, 0)
-    ]
+    moved = np.broadcast_to(taken[:, :, None], run.shape)
+    of_row = np.nonzero(moved)[0]
+    pieces[of_row, run[moved]] = rows.pieces[of_row, source[moved]]
     where = np.where(taken[:, :, None], run, FILLER).reshape(num_rows, -1)
     weight = np.repeat(taken, size, axis=1).astype(np.float32)
     return replace(rows, pieces=pieces), ask_pieces(rows, where, weight)

@@ -1,7 +1,7 @@
 """Capitalisation: does this word begin with a capital letter? (Sun et al. 2019b, 4.2.1)."""
 
 from collections.abc import Callable
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -19,7 +19,9 @@ class Capitalised(ClassQuestion):
 
     kind: Literal["capitalised"] = "capitalised"
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"capitals"})
+    @property
+    def needs(self) -> frozenset[Need]:
+        return frozenset({"capitals"})
 
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         capital, word = rows.coordinates.capital, rows.coordinates.word

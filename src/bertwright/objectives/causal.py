@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from bertwright.encoder.visibility import BothWays, Reversed, Visibility
@@ -38,7 +39,7 @@ class Causal(Objective):
     """
 
     kind: Literal["causal"] = "causal"
-    targets: int | None = None
+    targets: int | None = Field(default=None, ge=1)
     direction: Literal["forward", "backward", "both"] = "forward"
 
     names_pieces: ClassVar[bool] = True

@@ -1,7 +1,7 @@
 """Discourse relation: which connective joined two sentences? (Sun et al. 2019b, section 4.2.3)."""
 
 from collections.abc import Callable
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -27,7 +27,9 @@ class DiscourseRelation(RowQuestion):
     kind: Literal["discourse-relation"] = "discourse-relation"
     connectives: Connectives = ENGLISH
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"connectives"})
+    @property
+    def needs(self) -> frozenset[Need]:
+        return frozenset({"connectives"})
 
     @property
     def own_rows(self) -> Assembly:

@@ -12,6 +12,7 @@ from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.embeddings import Factorised
 from bertwright.encoder.encoder import Encoder
 from bertwright.encoder.kernels.noise import Noise, uniform
+from bertwright.errors import UserError
 from bertwright.examples.corruption import Corruption, Replace
 
 from .hiding import Hiding
@@ -47,6 +48,11 @@ class Generated(Hiding):
     def drafter(self, encoder: EncoderChoice) -> EncoderChoice:
         tables, depth = encoder.embeddings, encoder.depth
         if self.layers is not None:
+            if "layers" not in type(depth).model_fields:
+                raise UserError(
+                    f"objectives.generated.layers is of a depth that is a number of layers, not "
+                    f"{depth.kind}: leave it out"  # type: ignore[attr-defined]
+                )
             depth = depth.model_copy(update={"layers": self.layers})
         embeddings = Factorised(
             width=encoder.table_width,

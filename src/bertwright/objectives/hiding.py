@@ -1,8 +1,9 @@
 """What all objectives that hide pieces and ask for them have in common."""
 
+from collections.abc import Mapping
 from typing import ClassVar
 
-from bertwright.examples.coordinates import Rows
+from bertwright.examples.coordinates import Need, Rows
 from bertwright.examples.corruption import Corruption, Replace
 from bertwright.examples.questions import Question, hide
 from bertwright.examples.selection import Selection, Tokens, num_slots
@@ -17,6 +18,18 @@ class Hiding(Objective):
     corruption: Corruption = Replace()
 
     hides: ClassVar[bool] = True
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        return self.selection.needs
+
+    def misplaced(
+        self, before: Mapping[str, Objective], behind: Mapping[str, Objective]
+    ) -> str | None:
+        hiding = [name for name, objective in before.items() if objective.hides]
+        if not hiding:
+            return None
+        return f"would ask for what {hiding[0]!r} shows: give each a share of the steps"
 
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         return hide(

@@ -31,10 +31,20 @@ class Masked(Hiding):
     def per_place(self, length: int) -> float:
         return self.selection.rate.at(0.5)
 
+    def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
+        shown, question = super().ask(rows, asking)
+        return shown, self._with_a_state(question, rows)
+
     def ask_for(self, chosen: Chosen, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         masks = Replace(mask=1.0, random=0.0, keep=0.0)
         shown = masks.corrupt(rows, chosen, asking.vocabulary, asking.draw)
-        return replace(rows, pieces=shown), ask_pieces(rows, chosen.where, chosen.weight)
+        question = ask_pieces(rows, chosen.where, chosen.weight)
+        return replace(rows, pieces=shown), self._with_a_state(question, rows)
 
     def states(self, asked: Asked, reading: Reading) -> Tensor:
-        return reading.at(asked.where - self.shift)
+        return reading.at((asked.where - self.shift).clamp(min=0))
+
+    def _with_a_state(self, question: Question, rows: Rows) -> Question:
+        """No place counts whose answer would be read in the row before."""
+        has_one = question.where % rows.pieces.shape[1] >= self.shift
+        return replace(question, weight=question.weight * has_one)

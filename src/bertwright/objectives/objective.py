@@ -136,9 +136,6 @@ class Objective(Choice):
     share: float | None = Field(default=None, gt=0.0)
     task: int | None = Field(default=None, ge=0)
 
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    """What it reads that not every data set has."""
-
     reads_documents: ClassVar[bool] = False
     """Whether its answers depend on what of their documents is not in the rows."""
 
@@ -201,6 +198,11 @@ class Objective(Choice):
     def head(self, host: Host) -> nn.Module | None:
         """The module of this objective's own that answers, if it has one."""
         return None
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """What it reads that not every data set has."""
+        return frozenset()
 
     def num_choices(self, vocabulary_size: int) -> int:
         """How many answers there are to choose from."""

@@ -1,9 +1,10 @@
 """Permutation language modelling: predict in another order (Yang et al. 2019, section 2.2)."""
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from bertwright.encoder.visibility import InOrder, Visibility
-from bertwright.examples.coordinates import Rows
+from bertwright.examples.coordinates import Need, Rows
 from bertwright.examples.permutation import permute
 from bertwright.examples.questions import Question
 from bertwright.examples.selection import Chosen, Selection, Spans, num_slots
@@ -36,6 +37,15 @@ class Permutation(Objective):
     @property
     def visibility(self) -> Visibility:
         return InOrder()
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        return self.selection.needs
+
+    def misplaced(
+        self, before: Mapping[str, Objective], behind: Mapping[str, Objective]
+    ) -> str | None:
+        return "lays places behind the text: list it before all others" if before else None
 
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         rate, draw = self.selection.rate, asking.draw.named("permutation")

@@ -6,6 +6,7 @@ The tensors are the canonical ones: a fused projection is taken apart first.
 from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from bertwright.optimisers.adam import AdamFamily
@@ -31,7 +32,7 @@ class Lamb(Tensorwise):
     """
 
     kind: Literal["lamb"] = "lamb"
-    epsilon: float = 1e-6
+    epsilon: float = Field(default=1e-6, gt=0)
     bias_correction: bool = False
 
     def scale(self, weight: Tensor, change: Tensor, gradient: Tensor, second: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from bertwright.encoder.adaptive import Adaptive
 from bertwright.encoder.mixers import AttentionChoice
-from bertwright.encoder.positions import Axial, Learned
+from bertwright.encoder.positions import Axial, Learned, Positions
 from bertwright.encoder.visibility import InOrder, is_by_halves, is_empty, is_two_sided
 from bertwright.objectives import AdaptiveSoftmax, Objective, PairQuestion, Ponder
 from bertwright.objectives.turns import Turn
@@ -91,14 +91,12 @@ def _phase(recipe: "Recipe", number: int) -> None:
         raise ValueError(f"phases.{number} asks no question: name one of its objectives")
     for turn in recipe.turns_of(number):
         _turn(recipe, number, turn)
-    positions, length = recipe.encoder.positions, recipe.assembly_of(number).length
-    if isinstance(positions, Axial | Learned) and length > positions.size:
-        key = "size" if isinstance(positions, Learned) else "shape"
-        raise ValueError(
-            f"phases.{number}: a length of {length} is more than encoder.positions.{key} "
-            f"allows ({positions.size})"
-        )
+    length = recipe.assembly_of(number).length
+    _places(number, "encoder", recipe.encoder.positions, length)
     _decoding(recipe, asked)
+    if recipe.decoder is not None:
+        said = [round(o.per_place(length) * length) for o in asked.values() if o.decodes]
+        _places(number, "decoder", recipe.decoder.of(recipe.encoder).positions, *said)
     if recipe.encoder.depth.runs_all and any(isinstance(o, Ponder) for o in asked.values()):
         raise ValueError(
             f"phases.{number}: objectives.ponder needs blocks that halt: set "
@@ -118,10 +116,27 @@ def _phase(recipe: "Recipe", number: int) -> None:
             )
 
 
+def _places(number: int, part: str, positions: Positions, *lengths: int) -> None:
+    """Positions that have a table have a row for every place."""
+    longest = max(lengths, default=0)
+    if isinstance(positions, Axial | Learned) and longest > positions.size:
+        key = "size" if isinstance(positions, Learned) else "shape"
+        raise ValueError(
+            f"phases.{number}: a length of {longest} is more than {part}.positions.{key} "
+            f"allows ({positions.size})"
+        )
+
+
 def _turn(recipe: "Recipe", number: int, turn: Turn) -> None:
     """What is asked together can be answered by what the places see."""
     seen = recipe.encoder.visibility & turn.visibility
     listed = list(turn.objectives.items())
+    decoding = [name for name, objective in listed if objective.decodes]
+    if decoding and len(listed) > 1:
+        raise ValueError(
+            f"objectives.{decoding[0]} rearranges the text, so that no other question can be "
+            f"asked of it: ask it in a phase of its own, or give each a share of the steps"
+        )
     assembly = recipe.assembly_of(number, turn.objectives.values())
     for place, (name, objective) in enumerate(listed):
         is_pair = isinstance(objective, PairQuestion)
@@ -197,11 +212,6 @@ def _decoding(recipe: "Recipe", asked: dict[str, Objective]) -> None:
     decoding = [name for name, objective in asked.items() if objective.decodes]
     if decoding and recipe.decoder is None:
         raise ValueError(f"objectives.{decoding[0]} needs a decoder: state one, as decoder: {{}}")
-    if len(asked) > 1 and any(asked[name].share is None for name in decoding):
-        raise ValueError(
-            f"objectives.{decoding[0]} rearranges the text, so that no other question can be "
-            f"asked of it: ask it in a phase of its own, or give each a share of the steps"
-        )
     if decoding and recipe.assembly.parted_by:
         raise ValueError(
             f"a decoder reads a row as one text: set assembly {recipe.assembly.parted_by} to false"

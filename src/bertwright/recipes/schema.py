@@ -13,7 +13,6 @@ from bertwright.encoder.decoder import DecoderChoice
 from bertwright.examples.assembly import Assembly
 from bertwright.examples.coordinates import Need
 from bertwright.objectives import Objective
-from bertwright.objectives.hiding import Hiding
 from bertwright.objectives.output import OutputChoice, Tied
 from bertwright.objectives.turns import Turn, turns_of
 from bertwright.optimisers.adam import AdamW
@@ -129,7 +128,8 @@ class Recipe(Settings):
         smallest = min(phase.batch for phase in self.phases)
         if self.batch_tokens.extremes()[0] * smallest < 1.0:
             raise ValueError("batch_tokens: a step has at least 1 token")
-        for name, objective in self.objectives.items():
+        asked = [o for n in range(len(self.phases)) for o in self.objectives_of(n).items()]
+        for name, objective in (*self.objectives.items(), *asked):
             if objective.weight.extremes()[0] < 0.0:
                 raise ValueError(f"objectives.{name}.weight is not below 0")
         return self
@@ -169,9 +169,8 @@ class Recipe(Settings):
     def needs(self) -> frozenset[Need]:
         """What it reads that not every data set has."""
         asked = [o for n in range(len(self.phases)) for o in self.objectives_of(n).values()]
-        selections = [o.selection.needs for o in asked if isinstance(o, Hiding)]
         languages = frozenset[Need]({"languages"} if self.encoder.embeddings.languages else ())
-        return self.assembly.needs.union(languages, *selections, *(o.needs for o in asked))
+        return self.assembly.needs.union(languages, *(o.needs for o in asked))
 
     def num_blocks_of(self, phase: int) -> int:
         """How many blocks run in a phase."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from bertwright.examples.assembly.pair_layout import longest_first
 from bertwright.examples.assembly.pairs import Pair
 from bertwright.recipes import Recipe
 from bertwright.tasks.formats.examples import Example, TaggedWords
@@ -100,15 +101,6 @@ class RowMaker:
             segments = [0] * len(pieces) if self.segmented else None
             yield TaskRow(pieces, number, segments, places, word)
             word = stop
-
-
-def longest_first(num_first: int, num_second: int, room: int) -> tuple[int, int]:
-    """How many pieces of each text stay when the longer loses its last one until both fit.
-
-    Where both are equally long the second loses it, as in the code of Devlin et al. 2019.
-    """
-    first = min(num_first, max(room - num_second, (room + 1) // 2))
-    return first, min(num_second, room - first)
 
 
 def _separators(recipe: Recipe, tokenizer: Tokenizer) -> int:

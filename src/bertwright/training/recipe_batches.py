@@ -6,7 +6,7 @@ to save, and neither micro-batches nor the number of processes change what is le
 """
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 
 import numpy as np
@@ -21,7 +21,7 @@ from bertwright.examples.vocabulary import Vocabulary
 from bertwright.objectives.hiding import Hiding
 from bertwright.objectives.objective import Asking, Objective
 from bertwright.objectives.turns import turn_at
-from bertwright.randomness import Draw, Permutation, key
+from bertwright.randomness import Draw, Permutation, key, round_by_round
 from bertwright.recipes import Recipe
 from bertwright.text.shards import Data
 from bertwright.training.batch_source import StepBatch
@@ -169,11 +169,7 @@ class RecipeBatches:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Which of so many rows is read as the ``number``-th of a run, and in which epoch."""
         epoch, drawn = np.divmod(number, num_rows)
-        index = np.empty_like(drawn)
-        for each in np.unique(epoch):
-            within = epoch == each
-            index[within] = _order(num_rows, self._recipe.seed, int(each))(drawn[within])
-        return index, epoch
+        return round_by_round(partial(_order, num_rows, self._recipe.seed), epoch, drawn), epoch
 
 
 def _sum(pairs: Iterable[tuple[float, float]]) -> tuple[float, float]:

@@ -103,7 +103,8 @@ def _explicit(call: Call) -> Tensor:
     if view.blind is not None:
         weights = weights.masked_fill(view.blind, 0.0)
     weights = tap(call.site, "weights", weights)
-    weights = dropout(weights, call.rate, call.noise, call.dropout_site).to(query.dtype)
+    weights = dropout(weights, call.rate, call.noise, call.dropout_site, call.numbers)
+    weights = weights.to(query.dtype)
     return torch.matmul(weights, call.value)
 
 

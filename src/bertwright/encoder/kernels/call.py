@@ -27,6 +27,8 @@ class Call:
     bias: Tensor | None = None
     scale: float | None = None
     dropout_site: int = DROPOUT_SITE
+    numbers: Tensor | None = None
+    """Of every weight among all of the global batch, int32, where not every place asks."""
 
     @property
     def factor(self) -> float:

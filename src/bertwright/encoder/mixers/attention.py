@@ -55,7 +55,8 @@ class AttentionChoice(InHeads):
         return self
 
     def takes(self, positions: Positions) -> bool:
-        return not self.global_projections or positions.term(HeadShape(1, 2, 2)) is None
+        plain = self.scaled and not self.global_projections
+        return plain or positions.term(HeadShape(1, 2, 2)) is None
 
     @property
     def caches(self) -> bool:

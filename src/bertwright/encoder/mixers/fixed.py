@@ -33,7 +33,7 @@ class FixedPatterns(InHeads):
     kind: Literal["fixed-patterns"] = "fixed-patterns"
     dropout: float = Field(default=0.0, ge=0, lt=1)
     kernel: KernelName = "auto"
-    patterns: tuple[Pattern, ...] = PATTERNS
+    patterns: tuple[Pattern, ...] = Field(default=PATTERNS, min_length=1)
 
     def operations(self, width: int, length: int) -> tuple[float, float]:
         shape = self.shape(width)

@@ -65,13 +65,31 @@ class GlobalRows(nn.Module):
             rows = places[:, None, :, None].expand(-1, added.shape[1], -1, added.shape[3])
             added = added.gather(2, rows)
         here = inside(site, "global")
+        numbers = None if noise is None else self._numbers(places, length, noise)
         call = Call(
-            query, key, value, wide.view, self.rate, noise, here, added, dropout_site=DROPOUT_SITE
+            query,
+            key,
+            value,
+            wide.view,
+            self.rate,
+            noise,
+            here,
+            added,
+            dropout_site=DROPOUT_SITE,
+            numbers=numbers,
         )
         answers = attend(call, "auto")
         slot = wide.slot.expand(batch, -1)[:, None, :, None]
         spread = answers.gather(2, slot.expand(-1, heads, -1, head_width))
         return torch.where(wide.is_wide[:, None, :, None], spread, context)
+
+    def _numbers(self, places: Tensor, length: int, noise: Noise) -> Tensor:
+        """Which weight of all places (B, H, L, L) each one is in the global batch, (B, H, G, L)."""
+        row = torch.arange(len(places), device=places.device) + noise.first_row
+        lane = row[:, None] * self.shape.heads + torch.arange(self.shape.heads, device=row.device)
+        number = (lane[..., None] * length + places[:, None]) * length
+        key = torch.arange(length, dtype=torch.int32, device=row.device)
+        return number.to(torch.int32)[..., None] + key
 
 
 def _at(places: Tensor, rotation: Rotation) -> Rotation:

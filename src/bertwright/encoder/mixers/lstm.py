@@ -109,8 +109,7 @@ class LstmMixer(nn.Module):
         found: list[Tensor] = []
         parts = x.chunk(len(self.of), dim=-1)
         for number, (way, lstm, part) in enumerate(zip(self.of, self.ways, parts, strict=True)):
-            here = None if noise is None else noise.within(number)
-            found.append(lstm(part, around.runs[way], here, inside(site, way), past))
+            found.append(lstm(part, around.runs[way], number, noise, inside(site, way), past))
         return torch.cat(found, dim=-1)
 
 
@@ -137,12 +136,13 @@ class Lstm(nn.Module):
         self,
         x: Tensor,
         runs: Runs,
+        number: int,
         noise: Noise | None = None,
         site: Site | None = None,
         past: Carried | None = None,
     ) -> Tensor:
-        """x (B, L, reads) to (B, L, writes)."""
-        read, weights = runs.read(x), self._weights(noise)
+        """x (B, L, reads) to (B, L, writes), in the way of this number."""
+        read, weights = runs.read(x), self._weights(noise, number)
         start = self._start(read, runs, past)
         listening = site is not None and site.wants("state", "cell", "gates")
         if listening or not self.is_fused:
@@ -156,11 +156,11 @@ class Lstm(nn.Module):
             past.keep(torch.cat(end, dim=1)[runs.last][:, None])
         return tap(site, "state", runs.written(found, x))
 
-    def _weights(self, noise: Noise | None) -> Weights:
+    def _weights(self, noise: Noise | None, number: int) -> Weights:
         bias = self.input.bias if self.second_bias is None else self.input.bias + self.second_bias
         cell = len(bias) // 4
         bias = bias + nn.functional.pad(bias.new_full((cell,), self.forget), (cell, 2 * cell))
-        recurrent = weight_dropout(self.recurrent.weight, self.rate, noise, 0)
+        recurrent = weight_dropout(self.recurrent.weight, self.rate, noise, number)
         projection = None if self.projection is None else self.projection.weight
         return Weights(self.input.weight, recurrent, bias, projection)
 

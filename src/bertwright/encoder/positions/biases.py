@@ -1,10 +1,10 @@
 """A number for each head and distance, added to the scores."""
 
 import math
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from bertwright.encoder.kernels.lookup import lookup
@@ -48,6 +48,16 @@ class Bucketed(Positions):
     longest: int = Field(default=128, ge=2)
     one_sided: bool = False
     gated: bool = False
+
+    @model_validator(mode="after")
+    def _grow(self) -> Self:
+        exact = (self.buckets if self.one_sided else self.buckets // 2) // 2
+        if self.longest <= exact:
+            raise ValueError(
+                f"longest is {self.longest}, and {exact} buckets hold one distance each: set it "
+                f"to more"
+            )
+        return self
 
     def build(self, width: int, shape: HeadShape) -> PositionScheme:
         return BucketedPositions(self, shape)

@@ -1,10 +1,10 @@
 """A vector for each distance, which queries and keys answer in every attention."""
 
 import math
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from bertwright.encoder.kernels.lookup import lookup, table
@@ -64,6 +64,15 @@ class LogBuckets(Positions):
     buckets: int = Field(default=32, ge=2)
     longest: int = Field(default=512, ge=4)
     epsilon: float = Field(default=1e-7, gt=0)
+
+    @model_validator(mode="after")
+    def _grow(self) -> Self:
+        if self.longest - 1 <= self.buckets // 2:
+            raise ValueError(
+                f"longest is {self.longest}, and {self.buckets // 2} buckets hold one distance "
+                f"each: set it to {self.buckets // 2 + 2} or more"
+            )
+        return self
 
     def build(self, width: int, shape: HeadShape) -> PositionScheme:
         return LogBucketPositions(self, shape.width)

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from bertwright.errors import UserError
 from bertwright.examples.assembly.connectives import ENGLISH, Connectives, Openings, openings
-from bertwright.examples.assembly.pair_layout import PairLayout, Texts, fitted
+from bertwright.examples.assembly.pair_layout import PairLayout, Texts, longest_first
 from bertwright.examples.assembly.source import Assembly, RowSource
-from bertwright.examples.coordinates import RELATIONS, Relation, Rows
+from bertwright.examples.coordinates import RELATIONS, Need, Relation, Rows
 from bertwright.randomness import Counters
 
 if TYPE_CHECKING:
@@ -30,6 +30,10 @@ class ConnectedPair(Assembly):
 
     kind: Literal["connected-pair"] = "connected-pair"
     connectives: Connectives = ENGLISH
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        return frozenset({"connectives"})
 
     @property
     def relations(self) -> frozenset[Relation]:
@@ -71,7 +75,7 @@ class _ConnectedRows:
         sentence, taken = self.found.sentence[pair], self.found.taken[pair]
         starts = self.layout.split.sentence_starts
         begin_a, begin_b, end = starts[sentence - 1], starts[sentence] + taken, starts[sentence + 1]
-        num_a, num_b = fitted(starts[sentence] - begin_a, end - begin_b, self.layout.room)
+        num_a, num_b = longest_first(starts[sentence] - begin_a, end - begin_b, self.layout.room)
         a, b = Texts(starts[sentence] - num_a, num_a), Texts(begin_b, num_b)
         rows = self.layout.rows(a, b, np.full(len(index), RELATIONS.index("next"), np.int64))
         connective = np.full(rows.pieces.shape, -1, np.int32)

@@ -7,7 +7,7 @@ through its rows epoch after epoch, each in an order of its own.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -17,7 +17,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from bertwright.errors import UserError
 from bertwright.examples.assembly.source import Assembly, RowSource
 from bertwright.examples.coordinates import Coordinates, Need, Relation, Rows
-from bertwright.randomness import Counters, Permutation, key
+from bertwright.randomness import Counters, Permutation, key, round_by_round
 from bertwright.text.languages import smoothed
 from bertwright.text.selected import languages_apart, translations_apart
 
@@ -85,6 +85,10 @@ class Mixture(Assembly):
     @property
     def parted_by(self) -> str | None:
         return next((key for part in self.parts.values() if (key := part.parted_by)), None)
+
+    @property
+    def evaluated(self) -> "Mixture":
+        return self.model_copy(update={"parts": {n: p.evaluated for n, p in self.parts.items()}})
 
     def plan(self, split: "Split", specials: "Specials", seed: int) -> "MixedRows":
         sources: list[RowSource] = []
@@ -191,7 +195,7 @@ class MixedRows:
         quotas = _quotas(self.shares, size)
         ends = np.cumsum(quotas)
         around, slot = np.divmod(number, size)
-        place = _ordered(seed, "turns", around, size, slot)
+        place = round_by_round(partial(_order, size, seed, "turns"), around, slot)
         source = np.searchsorted(ends, place, side="right")
         return source, around * quotas[source] + place - (ends - quotas)[source]
 
@@ -204,7 +208,8 @@ class MixedRows:
         index = np.empty_like(place)
         for number in np.unique(source).tolist():
             mine, size = source == number, int(sizes[number])
-            index[mine] = _ordered(seed, f"rows {number}", epoch[mine], size, place[mine])
+            order = partial(_order, size, seed, f"rows {number}")
+            index[mine] = round_by_round(order, epoch[mine], place[mine])
         return self.bounds[source] + index, epoch
 
 
@@ -217,17 +222,6 @@ def _quotas(shares: NDArray[np.float64], size: int) -> NDArray[np.int64]:
         quotas[quotas.argmax()] -= 1
     quotas[np.argsort(quotas - wanted, kind="stable")[: max(left, 0)]] += 1
     return quotas
-
-
-def _ordered(
-    seed: int, purpose: str, around: NDArray[np.int64], size: int, place: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """What stands at each place of a round of this size, every round in an order of its own."""
-    result = np.empty_like(place)
-    for each in np.unique(around).tolist():
-        mine = around == each
-        result[mine] = _order(size, seed, purpose, each)(place[mine])
-    return result
 
 
 @lru_cache(maxsize=1024)

@@ -89,9 +89,10 @@ class PairLayout:
         return Rows(shown, coordinates, ~text, relation)
 
 
-def fitted(
-    num_a: NDArray[np.int64], num_b: NDArray[np.int64], room: int
+def longest_first(
+    num_a: NDArray[np.int64] | int, num_b: NDArray[np.int64] | int, room: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Pieces left of two texts when the longer, B when they are equal, loses one until both fit."""
+    """Pieces left of two texts when the longer, B when they are equal, loses one until both fit, as
+    in the code of Devlin et al. 2019."""
     num_a = np.minimum(num_a, np.maximum(room - num_b, (room + 1) // 2))
     return num_a, np.minimum(num_b, room - num_a)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from bertwright.examples.assembly.chunks import Units, chain, whole_sentences
-from bertwright.examples.assembly.pair_layout import PairLayout, Texts, fitted
+from bertwright.examples.assembly.pair_layout import PairLayout, Texts, longest_first
 from bertwright.examples.assembly.source import Assembly, RowSource
 from bertwright.examples.coordinates import RELATIONS, Relation, Rows
 from bertwright.randomness import Counters, bits, integers, key, uniform
@@ -194,7 +194,7 @@ class _PairRows:
         self, a: Texts, b: Texts, index: NDArray[np.int64], epoch: Counters
     ) -> tuple[Texts, Texts]:
         """Cut the texts until both fit, at either end piece by piece."""
-        num_a, num_b = fitted(a.count, b.count, self.layout.room)
+        num_a, num_b = longest_first(a.count, b.count, self.layout.room)
         front_a = _heads(a.count - num_a, key(self.of, "front of A"), epoch, index)
         front_b = _heads(b.count - num_b, key(self.of, "front of B"), epoch, index)
         return Texts(a.start + front_a, num_a), Texts(b.start + front_b, num_b)

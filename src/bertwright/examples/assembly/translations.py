@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from bertwright.errors import UserError
 from bertwright.examples.assembly.chunks import chain
 from bertwright.examples.assembly.layout import languages_of
-from bertwright.examples.assembly.pair_layout import fitted
+from bertwright.examples.assembly.pair_layout import longest_first
 from bertwright.examples.assembly.source import Assembly, RowSource
 from bertwright.examples.coordinates import Coordinates, Need, Rows
 from bertwright.randomness import Counters
@@ -49,7 +49,7 @@ class TranslationPair(Assembly):
                 f"the {split.name} split holds no translations: prepare some, as en,de=FILE,FILE"
             )
         sizes = np.diff(split.document_starts)
-        kept = fitted(sizes[second - 1], sizes[second], self.length - 4)
+        kept = longest_first(sizes[second - 1], sizes[second], self.length - 4)
         stops = np.cumsum(kept[0] + kept[1] + 4)
         starts = np.append(0, stops[:-1])
         first = np.arange(len(second))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.corruption import Corruption, Replace
@@ -32,6 +32,13 @@ class Fragment(Noising):
     rate: float = Field(default=0.5, gt=0.0, le=1.0)
     least: int = Field(default=5, ge=1)
     corruption: Corruption = Replace()
+
+    @field_validator("corruption")
+    @classmethod
+    def _anew(cls, corruption: Corruption) -> Corruption:
+        if corruption.when == "static":
+            raise ValueError("when: a fragment is drawn anew at every visit: set it to dynamic")
+        return corruption
 
     def targets(self, length: int) -> int:
         return max(num_slots(length, self.rate), min(self.least, length))

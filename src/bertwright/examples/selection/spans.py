@@ -154,7 +154,7 @@ class NGrams(Runs):
 
     kind: Literal["n-grams"] = "n-grams"
     law: Literal["geometric", "harmonic", "uniform"] = "harmonic"
-    longest: int = Field(default=3, ge=1)
+    longest: int = Field(default=3, ge=1, le=30)
 
     def _beginnings(self, rows: Rows, begins: NDArray[np.bool_]) -> NDArray[np.bool_]:
         return begins & ~rows.special
