@@ -111,7 +111,7 @@ def test_metrics_say_how_much_was_hidden(data: Data, tmp_path: Path) -> None:
     shares: list[tuple[float, float]] = []
     for step in range(20):
         (batch,) = batches(clock.place(step, 8 * step)).micro_batches
-        shares.append((batch.achieved_rate("masked"), batch.achieved_rate("word-order")))
+        shares.append((np.divide(*batch.hidden("masked")), np.divide(*batch.hidden("word-order"))))
     lines = [x for x in read_metrics(tmp_path / "out" / "metrics.jsonl") if "loss" in x]
     for number, line in enumerate(lines):
         of_line = np.mean(shares[10 * number : 10 * number + 10], axis=0)

@@ -216,13 +216,18 @@ class EncoderChoice(Settings):
         if self.bottleneck is None:
             return self
         mixer = self.mixer
-        plain = isinstance(mixer, AttentionChoice) and mixer.gate is None and mixer.width is None
+        plain = (
+            isinstance(mixer, AttentionChoice)
+            and mixer.scaled
+            and mixer.gate is None
+            and mixer.width is None
+        )
         whole = all(order.count("s") == 1 for order in self.depth.orders())
         if not plain or mixer.asks_wide or not whole:
             raise ValueError(
                 "bottleneck needs plain attention in every block: set mixer.kind to attention, "
-                "mixer.gate and mixer.width to null, mixer.global_projections to false and "
-                "depth.kind to stack"
+                "mixer.scaled to true, mixer.gate and mixer.width to null, "
+                "mixer.global_projections to false and depth.kind to stack"
             )
         if self.norm.first or self.residual != Plain() or self.memory:
             raise ValueError(

@@ -37,11 +37,6 @@ class Batch:
             return question.hidden
         return float(question.weight.sum()), float(self.num_tokens)
 
-    def achieved_rate(self, name: str) -> float:
-        """The share of real places that a question hides."""
-        number, places = self.hidden(name)
-        return number / max(places, 1.0)
-
 
 class Ask(Protocol):
     """An objective's side of a batch: what it hides in the rows, and what it asks."""

@@ -92,7 +92,7 @@ OF_NONE = frozenset(("document", "word", "sentence", "phrase", "entity", "elsewh
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Assembled text before anything is hidden.
+    """Assembled text, and what a question has made of it.
 
     - ``pieces``: (B, L) int32
     - ``special``: (B, L) bool, special tokens and padding: places that are never chosen

@@ -16,7 +16,7 @@ FLOOR = 1e-10
 
 class Descent(Optimiser):
     """What the two have in common. ``decay`` x weight is part of the gradient of matrices and
-    tables."""
+    tables. A step is one or two passes, which are not compiled."""
 
     rate: float = Field(default=0.1, gt=0)
     decay: float = Field(default=0.0, ge=0)

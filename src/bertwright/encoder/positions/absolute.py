@@ -169,7 +169,7 @@ class RotaryPositions(PositionScheme):
         self.head_width, self.base = head_width, base
 
     def rotation(self, coordinates: Coordinates) -> Rotation | None:
-        position = coordinates.place if coordinates.position is None else coordinates.position
+        position = coordinates.at
         angle = _angles(position, self.head_width, self.base)
         angle = torch.cat((angle, angle), dim=-1)[:, None]
         return angle.cos(), angle.sin()

@@ -59,7 +59,7 @@ class Positions(Choice):
         return False
 
     def build(self, width: int, shape: HeadShape) -> "PositionScheme":
-        """The module that carries this scheme; ``width`` is that of the table of pieces."""
+        """The module that carries this scheme; ``width`` is that of the sum of the embeddings."""
         raise TypeError(f"{type(self).__name__} is an axis, not a scheme of positions")
 
     def term(self, shape: HeadShape) -> "Term | None":

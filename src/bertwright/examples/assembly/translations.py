@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from bertwright.errors import UserError
 from bertwright.examples.assembly.chunks import chain
-from bertwright.examples.assembly.layout import languages_of
+from bertwright.examples.assembly.layout import annotated, languages_of
 from bertwright.examples.assembly.pair_layout import longest_first
 from bertwright.examples.assembly.source import Assembly, RowSource
 from bertwright.examples.coordinates import Coordinates, Need, Rows
@@ -114,6 +114,9 @@ class _TranslationRows:
             sentence=counted(SENTENCE_START),
             language=language,
         )
+        in_text = np.full(shape, -1, np.int64)
+        in_text[in_row, place] = np.where(is_text, source, -1)
+        coordinates = annotated(coordinates, self.split, in_text)
         special = laid(~is_text, 1) > 0
         return Rows(laid(np.where(is_text, pieces, edge), self.specials.pad), coordinates, special)
 
