@@ -104,7 +104,10 @@ def test_a_kind_is_a_value_of_its_own_axis_only() -> None:
             {"encoder": {"positions": "learnt"}},
             "r.yaml: encoder.positions: has no kind 'learnt': did you mean 'learned'?",
         ),
-        ({"encoder": {"width": "wide"}}, "r.yaml: encoder.width: Input should be a valid integer"),
+        (
+            {"encoder": {"width": "wide"}},
+            "r.yaml: encoder.width: must be a whole number, not 'wide'",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence(settings: dict[str, Any], sentence: str) -> None:

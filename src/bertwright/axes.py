@@ -116,11 +116,31 @@ _NAMES_OF_TYPES = ("constrained-float", "constrained-int", "float", "int", "str"
 """What pydantic writes into the path of a value that may be of several types."""
 
 
+_SENTENCES = {
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "must be a whole number"),
+    **dict.fromkeys(("float_parsing", "float_type"), "must be a number"),
+    **dict.fromkeys(("bool_parsing", "bool_type"), "must be true or false"),
+    **dict.fromkeys(("tuple_type", "list_type"), "must be a list"),
+    "dict_type": "must be a mapping",
+    "string_type": "must be text",
+    "literal_error": "must be {expected}",
+    "greater_than": "must be more than {gt:g}",
+    "greater_than_equal": "must be {ge:g} or more",
+    "less_than": "must be less than {lt:g}",
+    "less_than_equal": "must be {le:g} or less",
+    "too_short": "must hold {min_length} or more",
+    "too_long": "must hold {max_length} at most",
+}
+"""What pydantic finds wrong with a value, in the words of this program."""
+
+
 def explain(error: ValidationError, what: str) -> UserError:
     """One sentence for the first thing that is wrong with a recipe or another settings file."""
     first = error.errors()[0]
     path = ".".join(str(part) for part in first["loc"] if part not in _NAMES_OF_TYPES)
     message = first["msg"].removeprefix("Value error, ")
+    if (sentence := _SENTENCES.get(first["type"])) is not None:
+        message = f"{sentence.format(**first.get('ctx', {}))}, not {first['input']!r}"
     return UserError(": ".join(part for part in (what, path, message) if part))
 
 

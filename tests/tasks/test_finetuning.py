@@ -223,8 +223,8 @@ def test_the_best_epoch_is_kept(pretrained, tmp_path: Path) -> None:
     ("settings", "message"),
     [
         ({"epoch": 2}, "finetune: has no key 'epoch': did you mean 'epochs'"),
-        ({"seeds": 0}, "finetune: seeds: Input should be greater than or equal to 1"),
-        ({"epochs": 0}, "finetune: epochs: Input should be greater than or equal to 1"),
+        ({"seeds": 0}, "finetune: seeds: must be 1 or more, not 0"),
+        ({"epochs": 0}, "finetune: epochs: must be 1 or more, not 0"),
         ({"length": 1000}, "length 1000: this encoder takes 512 pieces at most"),
     ],
 )
