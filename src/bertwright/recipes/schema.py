@@ -128,7 +128,8 @@ class Recipe(Settings):
         smallest = min(phase.batch for phase in self.phases)
         if self.batch_tokens.extremes()[0] * smallest < 1.0:
             raise ValueError("batch_tokens: a step has at least 1 token")
-        asked = [o for n in range(len(self.phases)) for o in self.objectives_of(n).items()]
+        phases = range(len(self.phases)) if self.objectives else ()
+        asked = [each for number in phases for each in self.objectives_of(number).items()]
         for name, objective in (*self.objectives.items(), *asked):
             if objective.weight.extremes()[0] < 0.0:
                 raise ValueError(f"objectives.{name}.weight is not below 0")
