@@ -232,8 +232,8 @@ the step is the sum over all questions, divided once by their number: {mean:.3f}
 
 ## Loss to gradient to update
 
-Going backward, the loss reaches every parameter. The row of the table that stands for *{name}* has
-two parts in it: the answer that was wanted here, and the piece that is seen elsewhere. In its
+Going backward, the loss reaches every parameter. The row of the table that stands for *{name}* gets
+its gradient from two uses: as the answer that was wanted here, and as a piece that is read. In its
 first step AdamW moves every number by the learning rate ({walk.recipe.optimiser.rate:g}), against
 the sign of its gradient:
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Literal
 
 import numpy as np
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -47,7 +46,7 @@ class Misplaced(Objective):
 
     def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
         logits = self.logits(asked, reading, head)
-        weight = torch.ones(len(logits)) if asked.weight is None else asked.weight
+        weight = logits.new_ones(len(logits)) if asked.weight is None else asked.weight
         losses = F.cross_entropy(logits, asked.target, reduction="none")
         right = logits.argmax(-1) == asked.target
         return Loss((losses * weight).sum(), asked.count, (right * weight).sum())

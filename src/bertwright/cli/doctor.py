@@ -21,7 +21,7 @@ def doctor(
         list[str] | None,
         typer.Argument(
             metavar="[RECIPE] [KEY.PATH=VALUE ...]",
-            help="A recipe (modern-mini) and changes to it.",
+            help="A recipe (modern-mini, if none is named), and changes to it.",
         ),
     ] = None,
     minutes: Annotated[float, typer.Option(min=0.05, help="The time of the trials.")] = 4.0,

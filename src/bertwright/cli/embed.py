@@ -47,11 +47,15 @@ def embed(
     ] = None,
     pooling: Annotated[
         Pooling,
-        typer.Option(help="Mean over the pieces, the first, or the last four blocks' mean."),
+        typer.Option(
+            help="Mean over the pieces, the first, or the last four blocks' means side by side."
+        ),
     ] = Pooling.MEAN,
     layers: Annotated[
         str,
-        typer.Option(help="Which layers: last, a number (0: the embeddings), 5-8, last-4, all."),
+        typer.Option(
+            help="Which layers: last, a number (0: the embeddings), 2,4 or 5-8, last-4, all."
+        ),
     ] = "last",
     mix: Annotated[
         Mix, typer.Option(help="Several layers side by side, their sum, or their mean.")

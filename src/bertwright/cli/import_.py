@@ -13,7 +13,11 @@ def import_(
     out: Annotated[Path, typer.Option("-o", "--out", help="Where the model is written.")],
     as_json: AsJson = False,
 ) -> None:
-    """Turn a Hugging Face folder (of a known family; safetensors) into a model."""
+    """Turn a Hugging Face folder (safetensors) into a model.
+
+    Of BERT, RoBERTa, XLM-R, DistilBERT, ALBERT, ELECTRA, ModernBERT, MobileBERT, Longformer,
+    BigBird, XLM, XLNet, GPT, GPT-2, T5 or BART; "bertwright export" writes the same.
+    """
     from bertwright.files import atomic_folder, require_free
     from bertwright.interop.huggingface import load
 

@@ -17,7 +17,7 @@ def pretrain(
         list[str] | None,
         typer.Argument(
             metavar="[RECIPE] [KEY.PATH=VALUE ...]",
-            help="A recipe (modern-mini) and changes to it.",
+            help="A recipe (modern-mini, if none is named), and changes to it.",
         ),
     ] = None,
     budget: Annotated[

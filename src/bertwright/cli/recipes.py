@@ -12,7 +12,7 @@ from bertwright.errors import UserError
 if TYPE_CHECKING:
     from bertwright.studies.recipe_checks import Check
 
-app = typer.Typer(help="List, show and compare recipes.", invoke_without_command=True)
+app = typer.Typer(invoke_without_command=True)
 
 Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY.PATH=VALUE ...]", help="Changes to the recipe.")
@@ -29,7 +29,8 @@ def recipe_and_changes(words: list[str] | None) -> tuple[str | None, list[str]]:
 
 @app.callback()
 def recipes(context: typer.Context, as_json: AsJson = False) -> None:
-    """List every system with its sizes: bert in size base is the recipe bert-base."""
+    """Show, compare and check recipes; without a command, list every system with its sizes: bert in
+    size base is the recipe bert-base."""
     if context.invoked_subcommand is not None:
         return
     from bertwright.recipes.loading import recipe_names, sizes_of, source_of, systems
