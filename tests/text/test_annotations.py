@@ -77,6 +77,12 @@ def test_a_list_of_phrases_finds_the_longest_whatever_its_capitals(tmp_path: Pat
     assert shown(data, split.phrases) == ["of all", "of all"]
 
 
+def test_a_byte_order_mark_is_no_part_of_a_phrase(tmp_path: Path) -> None:
+    (tmp_path / "phrases.txt").write_text("New York\tLOC\n", encoding="utf-8-sig")
+    found = WordList.read(tmp_path / "phrases.txt").find("In New York.")
+    assert [each.label for each in found] == ["LOC"]
+
+
 def test_words_are_found_whole() -> None:
     found = WordList([("in", "phrase"), ("New York", "LOC")]).find(
         "Spinning in new york, New Yorker"
@@ -102,7 +108,6 @@ def test_cleaning_keeps_what_is_annotated(raw: str, start: int, size: int) -> No
 
 
 def test_a_text_that_is_cut_in_two_keeps_what_is_known_of_either_half(tmp_path: Path) -> None:
-    (tmp_path / "phrases.txt").write_text("in London\nran in\n")
     text = " ".join(TEXT.split())
     known = [of(text, "in London"), of(text, "ran in")]
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": text, "known": known}))

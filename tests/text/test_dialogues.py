@@ -102,6 +102,10 @@ def test_plain_text_has_a_turn_on_each_line(tmp_path: Path, tokenizer: Tokenizer
         ({"dialogue": ["a", 3]}, "turn 2 is no text"),
         ({"talk": ["a", "b"]}, "choose one with --dialogue-column"),
         ({"dialogue": ["good"]}, "no dialogue with two turns"),
+        (
+            {"dialogue": [{"text": "a", "speaker": f"person {n}"} for n in range(257)]},
+            "more than 256 people speak",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(

@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from small_text import stories
@@ -43,7 +44,8 @@ def test_exact_duplicates_are_dropped_and_counted() -> None:
     assert counts.duplicates == 2
 
 
-def test_near_duplicates_are_dropped_and_counted() -> None:
+def test_near_duplicates_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bertwright.text.processes.CHUNK_CHARACTERS", 500)
     draw = random.Random(0)
     words = " ".join(stories(5)).split()
     first = " ".join(draw.choices(words, k=400))

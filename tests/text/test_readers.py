@@ -279,6 +279,13 @@ def test_a_damaged_parquet_file_is_named(tmp_path: Path) -> None:
         read(tmp_path)
 
 
+def test_an_empty_line_of_a_table_is_no_row(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text,lang\nhello there,en\n\nbye now,en\n")
+    sources = find_sources([tmp_path / "a.csv"], language_column="lang")
+    found = list(read_documents(sources, ReadCounts()))
+    assert [document.text for document in found] == ["hello there", "bye now"]
+
+
 def test_rows_without_text_are_counted(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": ""}\n\n{"text": null}\n{"text": ["a", "b"]}\n')
     documents, counts = read(tmp_path)

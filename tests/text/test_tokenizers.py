@@ -50,6 +50,12 @@ def test_a_batch_is_its_texts(tokenizer: Tokenizer) -> None:
     assert tokenizer.encode_batch(texts) == [tokenizer.encode(text) for text in texts]
 
 
+def test_half_a_surrogate_is_read_as_a_replacement(tokenizer: Tokenizer) -> None:
+    broken, whole = "good \ud83d film", "good \ufffd film"
+    assert tokenizer.encode(broken) == tokenizer.encode(whole)
+    assert tokenizer.encode_batch([broken, "x"]) == tokenizer.encode_batch([whole, "x"])
+
+
 def test_encode_words_finds_the_first_piece_of_every_word(tokenizer: Tokenizer) -> None:
     ids, starts = tokenizer.encode_words("The lighthouse keeper counted.")
     assert ids == tokenizer.encode("The lighthouse keeper counted.")

@@ -1,5 +1,6 @@
 """Learning a vocabulary: nothing is left to chance."""
 
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ from bertwright.text.vocabularies import train_on_files, train_tokenizer
 
 HASHES = """
 import sys
+import bertwright.text.processes
+bertwright.text.processes.CHUNK_CHARACTERS = 500
 from small_text import KINDS, stories
 from bertwright.text.tokenizers import TokenizerChoice
 from bertwright.text.vocabularies import train_tokenizer
@@ -68,6 +71,22 @@ def test_counts_of_a_large_text_are_scaled(monkeypatch: pytest.MonkeyPatch) -> N
     scaled = train_tokenizer(stories(60), choice("wordpiece"))
     assert 100 < scaled.size < whole.size
     assert scaled.encode("lighthouse") == [scaled.id("lighthouse")]
+
+
+def test_lines_without_spaces_are_learned_from() -> None:
+    """Of a language that writes none: its lines are longer than any word."""
+    generator = random.Random(0)
+    letters = [chr(0x0E01 + number) for number in range(40)]
+    rare = chr(0x0E50)
+    texts = ["".join(generator.choices(letters, k=70)) + rare * (n == 0) for n in range(200)]
+    tokenizer = train_tokenizer(texts, choice("unigram", 300))
+    assert tokenizer.size > 200
+    assert tokenizer.specials.unknown not in tokenizer.encode(texts[1])
+
+
+def test_an_alphabet_that_no_word_is_made_of_is_named() -> None:
+    with pytest.raises(UserError, match="ask for more pieces"):
+        train_tokenizer(["abcdefghijklmnop"] * 3, choice("wordpiece", 16))
 
 
 def test_no_word_is_an_error() -> None:

@@ -7,6 +7,8 @@ import pytest
 from small_recipe import small
 from toy_stories import stories
 
+from bertwright.recipes import Recipe
+from bertwright.text.histories import prepare_histories
 from bertwright.text.preparation import prepare
 from bertwright.text.shards import Data
 from bertwright.text.tokenizers import WordPieceChoice
@@ -44,6 +46,14 @@ def test_a_sound_text_gets_no_warning(data: Data) -> None:
     assert all(f.advice for f in findings.values() if f.verdict != "ok")
     entropy = findings["unigram-entropy"]
     assert entropy.figures["unigram_entropy"] == pytest.approx(data.report["unigram_entropy"])
+
+
+def test_histories_are_looked_at_as_well(tmp_path: Path) -> None:
+    events = "".join(f"u{n},i{n + e},{e}\n" for n in range(9) for e in range(6))
+    (tmp_path / "events.csv").write_text("user,item,time\n" + events)
+    items = prepare_histories(tmp_path / "events.csv", tmp_path / "items", least=1)
+    findings = by_check(check_data(items, Recipe.load("bert4rec-tiny")))
+    assert findings["encoding"].verdict == "ok"
 
 
 def test_exact_copies_are_counted(tmp_path: Path) -> None:

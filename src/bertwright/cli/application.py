@@ -92,7 +92,7 @@ def main() -> None:
     except UserError as error:
         print(f"bertwright: {error}", file=sys.stderr)
         sys.exit(2)
-    except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
+    except OSError as error:
         if error.filename is None:
             raise
         print(f"bertwright: {error.filename}: {error.strerror}: name another", file=sys.stderr)

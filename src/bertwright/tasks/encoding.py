@@ -57,7 +57,7 @@ class RowMaker:
         limit = min(longest or USUAL_LENGTH, USUAL_LENGTH) if length is None else length
         encoder = recipe.encoder
         segmented = encoder.embeddings.segments > 1 or encoder.positions.tells_segments
-        return RowMaker(tokenizer, limit, _separators(recipe, tokenizer), segmented)
+        return RowMaker(tokenizer, limit, separators_of(recipe, tokenizer), segmented)
 
     def rows(self, examples: Examples) -> list[TaskRow]:
         """The rows of all examples, in their order."""
@@ -103,8 +103,9 @@ class RowMaker:
             word = stop
 
 
-def _separators(recipe: Recipe, tokenizer: Tokenizer) -> int:
-    """Of an assembly of pairs its own; else two for pieces spelled as RoBERTa's, one for BERT's."""
+def separators_of(recipe: Recipe, tokenizer: Tokenizer) -> int:
+    """How many stand between the texts of a pair: of an assembly of pairs its own; else two for
+    pieces spelled as RoBERTa's, one for BERT's."""
     assembly = recipe.assembly.evaluated
     if isinstance(assembly, Pair):
         return assembly.separators

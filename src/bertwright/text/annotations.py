@@ -112,7 +112,7 @@ class WordList:
         Errors: UserError for a file that cannot be read, or has nothing in it.
         """
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
+            lines = path.read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"--phrases {path} cannot be read: {error}") from None
         entries = [line.partition("\t") for line in lines if line.strip()]

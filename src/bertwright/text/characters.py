@@ -17,3 +17,9 @@ PUNCTUATION = (
     ASCII_PUNCTUATION + "\u2010-\u2027\u2030-\u205e\u3001-\u3011\uff01-\uff0f\uff1a-\uff20"
 )
 """Punctuation of ASCII and of the blocks where that of most scripts lies."""
+
+
+def healed(text: str) -> str:
+    """The text with a replacement character for each half of a surrogate pair, which JSON can spell
+    and nothing can write."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -14,6 +14,9 @@ from bertwright.text.documents import Document, ReadCounts, texts_of_row
 from bertwright.text.marks import DOCUMENT_START
 from bertwright.text.piece_cache import Encoded
 
+MOST_SPEAKERS = 256
+"""In one dialogue: who speaks is stored in a byte."""
+
 _SAID_BY = re.compile(r"([^\s:][^:]{0,30}):\s+(.+)")
 """A turn that begins with who says it: a name of at most 31 characters, and a colon."""
 
@@ -46,6 +49,10 @@ def dialogue_of_value(
     if not any(isinstance(turn, dict) and "speaker" in turn for turn in said):
         turns, speakers = _said_by(turns) or (turns, speakers)
     numbers = {speaker: number for number, speaker in enumerate(dict.fromkeys(speakers))}
+    if len(numbers) > MOST_SPEAKERS:
+        raise UserError(
+            f"{where}: more than {MOST_SPEAKERS} people speak: cut the dialogue in parts"
+        )
     if len(turns) > 1:
         spoken = tuple(numbers[speaker] for speaker in speakers)
         yield Document("\n".join(turns), language, speakers=spoken)

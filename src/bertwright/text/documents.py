@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
+from bertwright.text.characters import healed
 from bertwright.text.sentences import sentence_ends
 
 LONGEST_PARAGRAPH = 1 << 16
@@ -140,6 +141,6 @@ def _cleaned(text: str, counts: ReadCounts) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:  # JSON can spell half a surrogate pair
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        text = healed(text)
         counts.invalid_utf8 += text.count("\ufffd")
     return text

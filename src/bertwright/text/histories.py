@@ -7,6 +7,7 @@ without the last, ``test`` whole ones; of the last two nothing but the last item
 """
 
 import json
+import math
 import time as clock
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -153,7 +154,9 @@ def _moment(value: Any, where: str) -> float:
     """Seconds, or whatever the numbers of a table count."""
     if not isinstance(value, date):  # nor a datetime, which is one
         with suppress(TypeError, ValueError):
-            return float(value)
+            number = float(value)
+            if math.isfinite(number):
+                return number
     try:
         moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
     except ValueError:

@@ -30,8 +30,9 @@ def available_processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def chunked(texts: Iterable[Text], characters: int = CHUNK_CHARACTERS) -> Iterator[list[Text]]:
-    """Texts (or documents) in lists of about so many characters."""
+def chunked(texts: Iterable[Text], characters: int | None = None) -> Iterator[list[Text]]:
+    """Texts (or documents) in lists of about so many characters; ``CHUNK_CHARACTERS`` if None."""
+    characters = characters or CHUNK_CHARACTERS
     chunk: list[Text] = []
     size = 0
     for text in texts:

@@ -148,7 +148,7 @@ def _read_separated(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterat
     try:
         header = next(rows, [])
         places = [_place(header, name, source) for name in source.columns] if header else []
-        for row in rows:
+        for row in filter(None, rows):  # an empty line is no row
             values = [row[place] if place < len(row) else "" for place in places]
             yield f"{source.name}, line {rows.line_num}", values
     except csv.Error as error:

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from bertwright.axes import Choice
 from bertwright.errors import UserError
+from bertwright.text.characters import healed
 from bertwright.text.marks import WORD_START, mark_pieces
 
 FILE = "tokenizer.json"
@@ -157,22 +158,31 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The pieces of a text; no special ones are added."""
-        return self.backend.encode(text, add_special_tokens=False).ids
+        return self._encoded(text).ids
+
+    def _encoded(self, text: str) -> library.Encoding:
+        try:
+            return self.backend.encode(text, add_special_tokens=False)
+        except TypeError:  # of a text that cannot be written
+            return self.backend.encode(healed(text), add_special_tokens=False)
 
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
         """The pieces of many texts."""
-        encodings = self.backend.encode_batch_fast(texts, add_special_tokens=False)
+        try:
+            encodings = self.backend.encode_batch_fast(texts, add_special_tokens=False)
+        except TypeError:
+            encodings = [self._encoded(text) for text in texts]
         return [encoding.ids for encoding in encodings]
 
     def encode_words(self, text: str) -> tuple[list[int], list[int]]:
         """The pieces of a text, and the indices of the pieces at which a word starts."""
-        encoding = self.backend.encode(text, add_special_tokens=False)
+        encoding = self._encoded(text)
         marks, _ = mark_pieces(text, encoding.offsets)
         return encoding.ids, [piece for piece, mark in enumerate(marks) if mark & WORD_START]
 
     def encode_part(self, text: str, start: int, stop: int) -> tuple[list[int], slice]:
         """The pieces of a text, and which of them reach into its characters [start, stop)."""
-        encoding = self.backend.encode(text, add_special_tokens=False)
+        encoding = self._encoded(text)
         inside = [
             piece
             for piece, (begin, end) in enumerate(encoding.offsets)

@@ -19,11 +19,16 @@ from numpy.typing import NDArray
 from bertwright.text.characters import PUNCTUATION
 
 LONGEST_PIECE = 16
-LONGEST_WORD = 32
-MOST_WORDS = 60_000
-"""Only so many words, the most frequent, are learned from, and only up to that length."""
+LONGEST_RUN = 31
+"""What is longer, as lines of a language without spaces are, is learned from in parts."""
 
-_RUN = re.compile(rf"\u2581?[{PUNCTUATION}]+|\u2581?[^\u2581{PUNCTUATION}]+|\u2581")
+MOST_WORDS = 60_000
+"""Only so many runs, the most frequent, are learned from."""
+
+_RUN = re.compile(
+    rf"\u2581?[{PUNCTUATION}]{{1,{LONGEST_RUN}}}"
+    rf"|\u2581?[^\u2581{PUNCTUATION}]{{1,{LONGEST_RUN}}}|\u2581"
+)
 _SEEDS_PER_PIECE = 5
 _KEPT_SHARE = 0.75
 _ITERATIONS = 2
@@ -37,15 +42,13 @@ Index = NDArray[np.int64]
 def learn_pieces(words: Counter[str], size: int) -> list[tuple[str, float]]:
     """At most ``size`` pieces with their log probabilities, the most probable first.
 
-    Every character of the words is among the pieces.
+    Every character of the runs that are learned from is among the pieces.
     """
     runs: Counter[str] = Counter()
     for word, count in words.items():
         for run in _RUN.findall(word):
             runs[run] += count
-    usable = [(word, count) for word, count in runs.items() if len(word) <= LONGEST_WORD]
-    usable.sort(key=lambda pair: (-pair[1], pair[0]))
-    usable = usable[:MOST_WORDS]
+    usable = sorted(runs.items(), key=lambda pair: (-pair[1], pair[0]))[:MOST_WORDS]
     counts = np.array([count for _, count in usable], dtype=np.float64)
     pieces, frequency = _seeds(usable, _SEEDS_PER_PIECE * size)
     lattice = _lattice([word for word, _ in usable], pieces)
@@ -126,7 +129,7 @@ def _lattice(words: list[str], pieces: list[str]) -> _Lattice:
         begin=begins,
         end=begins + np.array(lengths, dtype=np.int64)[order],
         piece=np.array(used, dtype=np.int64)[order],
-        steps=np.searchsorted(np.array(before)[order], np.arange(LONGEST_WORD + 1)),
+        steps=np.searchsorted(np.array(before)[order], np.arange(LONGEST_RUN + 2)),
         word_first=bounds[:-1],
         word_last=bounds[1:] - 1,
         num_places=place,

@@ -258,7 +258,7 @@ def _train_byte_bpe(backend: library.Tokenizer, words: Counter[str], size: int) 
 def _train_unigram(backend: library.Tokenizer, words: Counter[str], size: int) -> None:
     """Expectation maximisation of our own; see :mod:`bertwright.text.unigram`."""
     others = len(ROBERTA_SPECIALS) + 1
-    pieces = learn_pieces(_within_alphabet(words, size // 2), size - others)
+    pieces = learn_pieces(_parts_within_alphabet(words, size // 2), size - others)
     vocabulary = [*((name, 0.0) for name in ROBERTA_SPECIALS), *pieces]
     backend.model = models.Unigram(vocabulary, ROBERTA_SPECIALS.index("<unk>"))
     _finish_like_roberta(backend)
@@ -296,8 +296,8 @@ def _finish_like_roberta(backend: library.Tokenizer) -> None:
     )
 
 
-def _within_alphabet(words: Counter[str], most: int) -> Counter[str]:
-    """The words whose characters are frequent enough to be worth a piece."""
+def _alphabet(words: Counter[str], most: int) -> set[str]:
+    """The characters that are frequent enough to be worth a piece."""
     characters: Counter[str] = Counter()
     for word, count in words.items():
         for character in word:
@@ -309,7 +309,37 @@ def _within_alphabet(words: Counter[str], most: int) -> Counter[str]:
             break
         kept.add(character)
         covered += count
-    return Counter({word: count for word, count in words.items() if kept.issuperset(word)})
+    return kept
+
+
+def _within_alphabet(words: Counter[str], most: int) -> Counter[str]:
+    """The words of such characters alone.
+
+    Errors: UserError where there are none.
+    """
+    kept = _alphabet(words, most)
+    found = Counter({word: count for word, count in words.items() if kept.issuperset(word)})
+    return _require_some(found, most)
+
+
+def _parts_within_alphabet(words: Counter[str], most: int) -> Counter[str]:
+    """What of the words stands between other characters: a word may be a whole line, where nobody
+    writes spaces. Errors as for whole words."""
+    kept = _alphabet(words, most)
+    found: Counter[str] = Counter()
+    for word, count in words.items():
+        for part in "".join(c if c in kept else "\0" for c in word).split("\0"):
+            if part:
+                found[part] += count
+    return _require_some(found, most)
+
+
+def _require_some(words: Counter[str], most: int) -> Counter[str]:
+    if not words:
+        raise UserError(
+            f"no word is made of the {most} most frequent characters alone: ask for more pieces"
+        )
+    return words
 
 
 def _fed(

@@ -154,6 +154,7 @@ def test_the_old_spelling_of_modernbert(tmp_path: Path) -> None:
     ("architecture", "config", "reason"),
     [
         ("BertModel", {"model_type": "t6"}, "t6.*bert, .*modernbert, .*roberta"),
+        ("ElectraForPreTraining", {"hidden_act": "relu"}, "only gelu can be read"),
         ("BertModel", {"hidden_act": "quick_gelu"}, "hidden_act is 'quick_gelu'"),
         ("BertModel", {"position_embedding_type": "relative_key"}, "position_embedding_type"),
         ("BertModel", {"is_decoder": True}, "is_decoder is True"),

@@ -16,6 +16,8 @@ from bertwright.errors import MissingExtra, UserError
 from bertwright.interop.huggingface import export_folder, import_folder, verification
 from bertwright.model import Model
 from bertwright.recipes.loading import systems
+from bertwright.tasks.encoding import RowMaker
+from bertwright.tasks.formats.examples import Example
 from bertwright.text.tokenizers import Tokenizer, TokenizerChoice
 from bertwright.text.vocabularies import train_tokenizer
 from recipes_at_toy_size import toy
@@ -63,6 +65,30 @@ def test_every_system_is_exported_and_verified(system: str, tmp_path: Path) -> N
     assert files == expected | {"README.md"} | (
         {"vocab.txt"} if tokenizer.kind == "wordpiece" else set()
     )
+
+
+@pytest.mark.parametrize("system", ["albert", "bigbird", "roberta", "bert"])
+@pytest.mark.parametrize("kind", ["unigram", "wordpiece"])
+def test_a_pair_is_framed_as_the_model_was_trained(system: str, kind: str, tmp_path: Path) -> None:
+    choice = TokenizerChoice.choose({"kind": kind, "size": 120})
+    tokenizer = train_tokenizer([f"{SENTENCE} {SECOND}"] * 9, choice)
+    model = Model.build(toy(system), tokenizer.size).eval()
+    export_folder(model, tokenizer, tmp_path / "export")
+    stock = transformers.AutoTokenizer.from_pretrained(tmp_path / "export")
+    maker = RowMaker.of(model.recipe, tokenizer, None)
+    (row,) = maker.rows([Example(SENTENCE, SECOND)])
+    found = stock(SENTENCE, SECOND)
+    assert found["input_ids"] == row.pieces
+    if row.segments is not None:
+        assert found["token_type_ids"] == row.segments
+
+
+def test_a_discriminator_with_another_activation_goes_without_its_head(tmp_path: Path) -> None:
+    """The stock head has the activation of the blocks, ours is GELU."""
+    model, tokenizer = made("electra", "encoder.feed_forward.kind=relu")
+    export = export_folder(model, tokenizer, tmp_path / "export", verify=True)
+    assert not export.architecture.startswith("Electra")
+    assert "replaced-token" in export.left_behind
 
 
 REFUSED = {

@@ -85,20 +85,22 @@ def test_a_text_is_the_same_alone_and_in_company(tokenizer: Tokenizer, system: s
         assert alone.log_probabilities == pytest.approx(other.log_probabilities, abs=1e-5)
 
 
-def test_shorter_texts_win_where_length_does_not_count(tokenizer: Tokenizer) -> None:
+def test_length_counts_as_much_as_is_asked(tokenizer: Tokenizer) -> None:
+    """Where a text may end at any piece, long ones are worse unless their length is allowed for."""
     model = made(tokenizer, "gpt")
-    by_power = {
-        power: [
-            one
-            for prompt in PROMPTS
-            for one in model.generate(prompt, beams=8, length_power=power, max_new_tokens=12)
-        ]
-        for power in (0.0, 2.0)
-    }
-    lengths = {power: sum(len(one.pieces) for one in found) for power, found in by_power.items()}
-    assert lengths[0.0] <= lengths[2.0]
-    for short, long in zip(by_power[0.0], by_power[2.0], strict=True):
-        assert score(short, 0.0) >= score(long, 0.0) - 1e-6
+    output = model.model.output
+    assert output is not None
+    with torch.no_grad():
+        output.bias = torch.nn.Parameter(torch.zeros(tokenizer.size))
+        output.bias[tokenizer.specials.end] = 4.0
+    lengths: dict[float, int] = {}
+    for power in (0.0, 3.0):
+        settings = {"beams": 4, "max_new_tokens": 12, "length_power": power}
+        found = model.generate(PROMPTS, num_samples=4, **settings)
+        lengths[power] = sum(len(one.pieces) for one in found)
+        scores = [score(one, power) for one in found if one.prompt == PROMPTS[0]]
+        assert scores == sorted(scores, reverse=True)
+    assert lengths[0.0] < lengths[3.0]
 
 
 def test_beams_end_before_a_stop_text(tokenizer: Tokenizer) -> None:

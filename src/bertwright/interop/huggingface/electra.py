@@ -3,10 +3,14 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from bertwright.errors import UserError
 from bertwright.interop.huggingface.bert import AXES, ENCODER, KEYS, Bert
-from bertwright.interop.huggingface.family import Key
+from bertwright.interop.huggingface.family import Config, Key
 from bertwright.interop.huggingface.purposes import BARE, MASKED, TRAINED, WORDS, Classifier
-from bertwright.interop.huggingface.renaming import Table
+from bertwright.interop.huggingface.renaming import Table, Tensors
+from bertwright.objectives import ReplacedToken
+from bertwright.recipes import Recipe
+from bertwright.text.tokenizers import Specials
 
 NARROW = Key("embedding_size", "encoder.embeddings.width", 128)
 
@@ -58,6 +62,23 @@ class Electra(Bert):
         "encoder.embeddings.kind": ("factorised", "pieces"),
         "output.activation": ("gelu",),
     }
+
+    def further_reasons(self, recipe: Recipe, specials: Specials) -> list[str]:
+        """The stock head of the discriminator takes the activation of the blocks, ours is GELU."""
+        kind: str = recipe.encoder.feed_forward.kind  # type: ignore[attr-defined]
+        asks = any(isinstance(o, ReplacedToken) for o in recipe.objectives.values())
+        if asks and kind != "gelu":
+            return [f"encoder.feed_forward.kind is {kind} (Electra: gelu, as in its head)"]
+        return []
+
+    def received(self, tensors: Tensors, config: Config) -> Tensors:
+        activation = config.get("hidden_act", "gelu")
+        if activation != "gelu" and any(n.startswith("heads.replaced-token.") for n in tensors):
+            raise UserError(
+                f"hidden_act is {activation!r}, which the head of the discriminator takes as well: "
+                f"only gelu can be read"
+            )
+        return super().received(tensors, config)
 
     def described(self, settings: dict[str, Any]) -> dict[str, Any]:
         return described(settings)

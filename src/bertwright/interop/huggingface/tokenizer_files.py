@@ -33,13 +33,15 @@ def read_tokenizer(folder: Path) -> Tokenizer:
     )
 
 
-def write_tokenizer(folder: Path, tokenizer: Tokenizer, segments: bool, longest: int) -> None:
+def write_tokenizer(
+    folder: Path, tokenizer: Tokenizer, segments: bool, longest: int, separators: int = 1
+) -> None:
     """Write tokenizer.json, tokenizer_config.json and, for WordPiece, vocab.txt.
 
-    ``segments`` says whether the model tells the two texts of a pair apart; ``longest`` is the
-    number of pieces in its longest row.
+    ``segments`` says whether the model tells the two texts of a pair apart, and ``separators`` how
+    many pieces stand between them; ``longest`` is the number of pieces in its longest row.
     """
-    framed = _framed(tokenizer)
+    framed = _framed(tokenizer, separators, segments)
     framed.save(str(folder / FILE))
     inputs = ["input_ids", "token_type_ids", "attention_mask"]
     if not segments:
@@ -89,23 +91,42 @@ def _bert_class(settings: dict[str, Any], segments: bool) -> dict[str, Any]:
     }
 
 
-def _framed(tokenizer: Tokenizer) -> library.Tokenizer:
-    """The tokenizer with special pieces around its texts, as it came with them or as BERT's."""
+def _framed(tokenizer: Tokenizer, separators: int, segments: bool) -> library.Tokenizer:
+    """The tokenizer with special pieces around its texts: as the model was trained, where it was
+    made here or has none, else as it came with them."""
     backend = library.Tokenizer.from_str(tokenizer.backend.to_str())
     processor = tokenizer.settings["post_processor"]
+    frame = _frame(tokenizer, separators, segments)
+    like_roberta = processor == _settings(_frame(tokenizer, 2, False))
+    like_bert = processor == _settings(_frame(tokenizer, 1, True))
+    if (like_roberta and (segments or separators != 2)) or (like_bert and separators != 1):
+        backend.post_processor = frame
+        return backend
     if any(kind in json.dumps(processor) for kind in FRAMING):
         return backend
-    ids = tokenizer.specials.start, tokenizer.specials.end
-    start, end = map(tokenizer.piece, ids)
-    frame = processors.TemplateProcessing(
-        single=f"{start} $A {end}",
-        pair=f"{start}:0 $A:0 {end}:0 $B:1 {end}:1",
-        special_tokens=[(start, ids[0]), (end, ids[1])],
-    )
     backend.post_processor = (
         frame if processor is None else processors.Sequence([backend.post_processor, frame])
     )
     return backend
+
+
+def _frame(tokenizer: Tokenizer, separators: int, segments: bool) -> Any:
+    ids = tokenizer.specials.start, tokenizer.specials.end
+    start, end = map(tokenizer.piece, ids)
+    of_second = int(segments)
+    between = " ".join([f"{end}:0"] * separators)
+    return processors.TemplateProcessing(
+        single=f"{start}:0 $A:0 {end}:0",
+        pair=f"{start}:0 $A:0 {between} $B:{of_second} {end}:{of_second}",
+        special_tokens=[(start, ids[0]), (end, ids[1])],
+    )
+
+
+def _settings(processor: Any) -> Any:
+    """A processor as the file of a tokenizer states it."""
+    bare = library.Tokenizer(models.WordLevel({}, unk_token=""))
+    bare.post_processor = processor
+    return json.loads(bare.to_str())["post_processor"]
 
 
 def _from_vocabulary(folder: Path) -> library.Tokenizer:

@@ -19,6 +19,7 @@ from bertwright.interop.huggingface.tokenizer_files import write_tokenizer
 from bertwright.interop.huggingface.verification import greatest_difference
 from bertwright.interop.huggingface.weights import WEIGHTS
 from bertwright.model import Model
+from bertwright.tasks.encoding import separators_of
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.text.tokenizers import Tokenizer
 
@@ -62,7 +63,8 @@ def export_folder(
         save_file(tensors, str(temporary / WEIGHTS), metadata={"format": "pt"})
         segments = config.get("type_vocab_size", 1) > 1
         longest = _longest_row(net)
-        write_tokenizer(temporary, tokenizer, segments, longest)
+        separators = separators_of(net.recipe, tokenizer)
+        write_tokenizer(temporary, tokenizer, segments, longest, separators)
         card = model_card(net, tokenizer, architecture, family.purpose(net), longest)
         (temporary / CARD).write_text(card, encoding="utf-8")
         difference = greatest_difference(temporary, family, net, tokenizer) if verify else None

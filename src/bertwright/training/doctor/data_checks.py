@@ -94,7 +94,7 @@ def said_again(found: RepeatedSentences) -> Finding:
 
 def damaged_characters(report: Mapping[str, Any]) -> Finding:
     """Bytes that were not UTF-8, or none of any text."""
-    wrong = report["invalid_utf8"] + report["nul_bytes"]
+    wrong = report.get("invalid_utf8", 0) + report.get("nul_bytes", 0)
     share = wrong / max(report["bytes"], 1)
     verdict: Verdict = "note" if wrong else "ok"
     return Finding(

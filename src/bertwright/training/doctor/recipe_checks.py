@@ -38,7 +38,9 @@ def batch(recipe: Recipe) -> Finding | None:
         return None
     questions, phase = min(asked)
     tokens, length = recipe.batch_tokens_at(phase, 1.0), recipe.assembly_of(phase).length
-    wanted = max(tokens * ENOUGH_QUESTIONS / questions, length)
+    # Of the phase, whose batch may be a share of the recipe's, which is what can be set.
+    share = recipe.phases[phase].batch
+    wanted = max(tokens * ENOUGH_QUESTIONS / questions, length) / share
     bad = questions < ENOUGH_QUESTIONS or tokens < length
     few = questions < FEW_QUESTIONS or tokens < length
     verdict: Verdict = "warning" if few else "note" if bad else "ok"
