@@ -125,6 +125,8 @@ class Family:
     """What old files hold beside that it is a copy of."""
     longest: ClassVar[int]
     """The longest row, where a file does not state it."""
+    told: ClassVar[str] = ""
+    """What the stock classes must be told beside a text to compute the same, for the model card."""
     required: ClassVar[dict[str, Any]] = {}
     """Keys of config.json that must have this value where they are stated."""
 

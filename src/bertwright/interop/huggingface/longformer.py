@@ -28,6 +28,7 @@ class Longformer(Roberta):
     model_type: ClassVar[str] = "longformer"
     class_name: ClassVar[str] = "Longformer"
     recipe: ClassVar[str] = "longformer"
+    told: ClassVar[str] = "`global_attention_mask`: 1 at the first piece of each text, 0 elsewhere"
     prefix: ClassVar[str] = "longformer"
     encoder_table: ClassVar[Table] = (
         *Roberta.encoder_table,

@@ -12,33 +12,48 @@ PIPELINES = {
 
 
 def model_card(
-    net: Net, tokenizer: Tokenizer, architecture: str, purpose: str, longest: int
+    net: Net, tokenizer: Tokenizer, architecture: str, purpose: str, longest: int, told: str
 ) -> str:
-    """The card of a model for a stock class; ``longest`` is its longest row."""
+    """The card of a model for a stock class; ``longest`` is its longest row, ``told`` what the
+    class needs beside a text."""
     names_pieces = not isinstance(net, TaskModel) and net.output is not None
     task = PIPELINES.get(purpose, "fill-mask" if names_pieces else "feature-extraction")
+    decodes = not isinstance(net, TaskModel) and net.decoder is not None
     recipe = net.recipe
     number = sum(parameter.numel() for parameter in net.parameters())
     hidden = tokenizer.piece(tokenizer.specials.mask)
     example = f"This is a {hidden}." if task == "fill-mask" else "This is a sentence."
+    needs = f"\nBeside a text the class needs {told}; no pipeline gives it.\n" if told else ""
     return f"""---
 library_name: transformers
-pipeline_tag: {task}
+pipeline_tag: {"text2text-generation" if decodes else task}
 ---
 
 # {recipe.name}
 
-An encoder made with bertwright, for the stock class `{architecture}`.
+{"A model" if decodes else "An encoder"} made with bertwright, for the stock class `{architecture}`.
 Source of the recipe: {recipe.source or "own"}.
 
 - parameters: {number:,}
 - vocabulary: {tokenizer.size:,} ({tokenizer.kind})
 - longest row: {longest:,} pieces
-
+{needs}
 ```python
-from transformers import pipeline
-
-answer = pipeline("{task}", "this folder")
-print(answer("{example}"))
+{DECODING if decodes else _pipeline(task, example)}
 ```
 """
+
+
+DECODING = """from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+model = AutoModelForSeq2SeqLM.from_pretrained("this folder")
+tokenizer = AutoTokenizer.from_pretrained("this folder")
+given = tokenizer("This is a sentence.", return_tensors="pt")
+print(tokenizer.decode(model.generate(**given, max_new_tokens=64)[0]))"""
+
+
+def _pipeline(task: str, example: str) -> str:
+    return f"""from transformers import pipeline
+
+answer = pipeline("{task}", "this folder")
+print(answer("{example}"))"""

@@ -65,7 +65,8 @@ def export_folder(
         longest = _longest_row(net)
         separators = separators_of(net.recipe, tokenizer)
         write_tokenizer(temporary, tokenizer, segments, longest, separators)
-        card = model_card(net, tokenizer, architecture, family.purpose(net), longest)
+        purpose = family.purpose(net)
+        card = model_card(net, tokenizer, architecture, purpose, longest, family.told)
         (temporary / CARD).write_text(card, encoding="utf-8")
         difference = greatest_difference(temporary, family, net, tokenizer) if verify else None
     return Export(architecture, difference, tuple(family.left_behind(net)))

@@ -22,6 +22,7 @@ class Xlm(Family):
     model_type: ClassVar[str] = "xlm"
     class_name: ClassVar[str] = "XLM"
     recipe: ClassVar[str] = "xlm"
+    told: ClassVar[str] = "`langs`: the number of its language at every place, where there are any"
     purposes: ClassVar[Mapping[tuple[bool, str | None], str]] = {
         (True, None): "WithLMHeadModel",
         (False, None): BARE,
