@@ -44,6 +44,8 @@ def test_prompts_come_from_the_command_a_file_and_standard_input(folder: Path) -
     assert invoke(model, given="The red\nA tree\n").stdout == texts
     rows = (folder / "prompts.jsonl").read_text()
     assert invoke(model, "-", "--jsonl", given=rows).stdout == texts
+    both = invoke(model, "-", "--jsonl", "--file", folder / "prompts.txt", given=rows).stdout
+    assert both == texts + texts
 
 
 def test_every_text_is_a_line_of_json(folder: Path) -> None:
@@ -74,6 +76,7 @@ def test_what_ends_for_want_of_room_is_counted_on_standard_error(folder: Path) -
         (("gpt", "tree " * 600), "is longer than the 512 that the model reads"),
         (("electra", "a"), "electra cannot generate: it asks replaced-token, generated"),
         (("gpt", "a", "--by", "masked"), "asks no question 'masked'"),
+        (("gpt", "--file", "prompts.txt", "--jsonl"), "no standard input is read: leave --jsonl"),
     ],
 )
 def test_a_mistake_is_named(

@@ -72,8 +72,8 @@ def generate(
     from bertwright.interop.loading import load
     from bertwright.model.generating.generate import slowness
 
-    if file is not None:
-        refuse(context, "a file says by its ending what it holds", "jsonl")
+    if "-" not in (prompts or []) and (prompts or file is not None):
+        refuse(context, "no standard input is read", "jsonl")
     asked = list(_prompts(prompts or [], file, jsonl))
     loaded = load(model, "float32")
     if slow := slowness(loaded.model.recipe, by):
