@@ -93,10 +93,16 @@ def full_disk_named(path: Path) -> Generator[None]:
         raise
 
 
-def file_digest(path: Path) -> str:
-    """The SHA-256 sum of a file."""
-    with open(path, "rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+def digests(path: Path) -> dict[str, str]:
+    """The SHA-256 sums of a file, or of all files of a folder, by name."""
+    files = [path] if path.is_file() else sorted(f for f in path.rglob("*") if f.is_file())
+    found: dict[str, str] = {}
+    for file in files:
+        with open(file, "rb") as opened:
+            found[str(file.relative_to(path.parent))] = hashlib.file_digest(
+                opened, "sha256"
+            ).hexdigest()
+    return found
 
 
 def sync_tree(folder: Path) -> None:

@@ -126,11 +126,13 @@ def test_a_run_that_was_killed_while_it_was_saved_is_saved_again(
 
 
 def test_other_questions_are_asked_anew(tmp_path: Path, data: Path) -> None:
-    pairs = tmp_path / "pairs.jsonl"
+    folder = tmp_path / "pairs"
+    folder.mkdir()
+    pairs = folder / "all.jsonl"
     one, other = "the ship is late", "ship late the is"
     study = small_study(
         seeds=1,
-        measures={"pairs": {"kind": "minimal-pairs", "file": str(pairs)}},
+        measures={"pairs": {"kind": "minimal-pairs", "file": str(folder)}},
         expected=[],
     )
     found: list[float] = []

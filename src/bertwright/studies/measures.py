@@ -64,7 +64,7 @@ class Measure(Choice):
         """UserError where a model of this recipe cannot be measured so."""
 
     def reads(self, corpus: Written) -> list[Path]:
-        """The files, beside the data set, that its figures depend on."""
+        """The files and folders, beside the data set, that its figures depend on."""
         return []
 
     def of(self, trained: Trained) -> Figures:

@@ -23,7 +23,7 @@ from typing import Any
 from bertwright import __version__
 from bertwright.axes import did_you_mean
 from bertwright.errors import MissingExtra, UserError
-from bertwright.files import file_digest, held, write_text
+from bertwright.files import digests, held, write_text
 from bertwright.machine import num_cores
 from bertwright.model.folder import is_model
 from bertwright.recipes import Recipe
@@ -92,7 +92,7 @@ class Run:
         trained = Trained(self.folder, Data.open(self.prepared.data), self.prepared.corpus, seed)
         figures: dict[str, float] = {}
         for name, measure in self.measures.items():
-            files = [file_digest(path) for path in measure.reads(self.prepared.corpus)]
+            files = [digests(path) for path in measure.reads(self.prepared.corpus)]
             stated = _hash([measure.model_dump(mode="json", exclude={"arms"}), files])
             if stated not in known:
                 known[stated] = dict(measure.of(trained))
