@@ -1,6 +1,8 @@
 """Runs are done once, go on after a stop, and are the same wherever they are done."""
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from small_study import small_study
 from bertwright.errors import UserError
 from bertwright.recipes.loading import import_plugin
 from bertwright.studies import running
-from bertwright.studies.corpora import Files, Grammar
+from bertwright.studies.corpora import Files, Grammar, Written
 from bertwright.studies.report import RESULT, TABLE, lines, write_report
 from bertwright.studies.running import Found, run_study
 from bertwright.text.shards import Data
@@ -150,6 +152,36 @@ def test_text_that_has_changed_is_prepared_anew(tmp_path: Path) -> None:
         data = running.prepared_for(Files(paths=(str(text),)), tokenizer, tmp_path / "out").data
         hashes.append(Data.open(data).manifest.hash)
     assert len(set(hashes)) == 2
+
+
+def test_a_text_is_written_by_one_study_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, writers = Grammar.write, list[int]()
+
+    def written_slowly(self: Grammar, written: Written) -> None:
+        writers.append(1)
+        time.sleep(0.2)
+        write(self, written)
+
+    monkeypatch.setattr(Grammar, "write", written_slowly)
+    corpus, tokenizer = Grammar(documents=100), WordPieceChoice(size=400)
+    with ThreadPoolExecutor(2) as pool:
+        turns = [pool.submit(running.prepared_for, corpus, tokenizer, tmp_path) for _ in range(2)]
+    assert len({Data.open(turn.result().data).manifest.hash for turn in turns}) == 1
+    assert len(writers) == 1
+
+
+def test_equal_operations_are_those_that_were_spent(tmp_path: Path, data: Path) -> None:
+    study = small_study(
+        changes={"phases": [{"share": 3, "length": 16}, {"share": 5, "batch": 4}]},
+        equal={"steps": None, "operations": 1e10},
+        seeds=1,
+        measures={"cost": {"kind": "cost"}},
+        expected=[],
+    )
+    for figures in run_study(study, tmp_path, data=data).values():
+        assert figures[0]["cost.operations"] == pytest.approx(1e10, rel=0.05)
 
 
 def test_an_arm_may_start_from_another(tmp_path: Path, data: Path) -> None:

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from bertwright.axes import Choice, did_you_mean, explain
 from bertwright.errors import UserError
-from bertwright.model.counting import parameters_by_part
+from bertwright.model.counting import parameters_by_part, training_arithmetic
 from bertwright.model.folder import TRAINING, load_model
 from bertwright.model.layers import layers_of
 from bertwright.model.text_model import TextModel
@@ -31,7 +31,6 @@ from bertwright.tasks.minimal_pairs import score_minimal_pairs
 from bertwright.tasks.task import Task
 from bertwright.text.histories import TEST
 from bertwright.text.shards import Data
-from bertwright.training.compilation import operations_per_token
 from bertwright.training.evaluation import evaluate, next_items
 
 Figures = Mapping[str, float]
@@ -295,14 +294,12 @@ class Cost(Measure):
         about = json.loads((trained.folder / TRAINING).read_text(encoding="utf-8"))
         model, _ = load_model(trained.folder)
         recipe, size = model.recipe, model.vocabulary_size
-        shares = [phase.share for phase in recipe.phases]
-        costs = operations_per_token(recipe, size)
-        mean = sum(share * cost for share, cost in zip(shares, costs, strict=True)) / sum(shares)
+        done = about["steps"] / recipe.steps
         return {
             "steps": about["steps"],
             "tokens": about["tokens"],
             "seconds": about["seconds"],
-            "operations": about["tokens"] * mean,
+            "operations": done * training_arithmetic(recipe, size),
             "parameters": sum(parameters_by_part(recipe, size).values()),
         }
 

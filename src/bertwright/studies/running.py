@@ -2,7 +2,8 @@
 
 A run is a function of its recipe, its data and its budget. Its folder is named by a hash of them:
 what is finished is not done again, in this study or in another one with the same arm, and what was
-interrupted goes on where it was. Where two studies come to the same run, one waits for the other.
+interrupted goes on where it was. Where two studies come to the same run, or to the same text, one
+waits for the other.
 """
 
 import json
@@ -66,9 +67,7 @@ class Run:
             import torch
 
             torch.set_num_threads(self.threads)
-        turns = self.folder.parent.parent / "turns" / self.folder.name
-        turns.mkdir(parents=True, exist_ok=True)
-        with held(turns, wait=True):
+        with _alone(self.folder.parent.parent, self.folder.name):
             if not is_model(self.folder):
                 self._train()
             return self._measured()
@@ -201,15 +200,25 @@ def prepared_for(corpus: Corpus, tokenizer: TokenizerChoice, out: Path) -> Prepa
     stated = corpus.stated()
     written = Written(out / "corpora" / _hash(stated))
     done = written.folder / "written"
-    if not done.is_file():
-        shutil.rmtree(written.folder, ignore_errors=True)
-        corpus.write(written)
-        done.touch()
     name = _hash([stated, tokenizer.model_dump(mode="json")])
     data = out / "data" / name
-    if not data.is_dir():
-        corpus.prepare(written, tokenizer, out / "tokenizers" / name, data)
+    with _alone(out, written.folder.name):
+        if not done.is_file():
+            shutil.rmtree(written.folder, ignore_errors=True)
+            corpus.write(written)
+            done.touch()
+        if not data.is_dir():
+            corpus.prepare(written, tokenizer, out / "tokenizers" / name, data)
     return Prepared(written, data)
+
+
+@contextmanager
+def _alone(out: Path, name: str) -> Generator[None]:
+    """One process at a time does what has this name, whatever study it is of."""
+    turn = out / "turns" / name
+    turn.mkdir(parents=True, exist_ok=True)
+    with held(turn, wait=True):
+        yield
 
 
 def _given(data: Path) -> Prepared:

@@ -14,13 +14,13 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from bertwright.axes import Settings, did_you_mean, explain
 from bertwright.errors import UserError
+from bertwright.model.counting import training_arithmetic
 from bertwright.recipes import Recipe
 from bertwright.recipes.loading import merged, read_yaml
 from bertwright.studies.corpora import Corpus, Sample
 from bertwright.studies.measures import HeldOut, Measure
 from bertwright.text.tokenizers import TokenizerChoice, WordPieceChoice
 from bertwright.training.clock import seconds_of
-from bertwright.training.compilation import operations_per_token
 
 BENCH = "bench"
 """The file of what the studies of claims have in common; it is no study."""
@@ -64,13 +64,12 @@ class Equal(Settings):
         """How many steps a recipe gets; None where time is equal."""
         if self.steps is not None:
             return self.steps
-        per_step = [recipe.tokens_of(n) / recipe.steps for n in range(len(recipe.phases))]
         if self.tokens is not None:
-            return max(1, round(self.tokens / sum(per_step)))
+            whole = sum(recipe.tokens_of(phase) for phase in range(len(recipe.phases)))
+            return max(1, round(self.tokens * recipe.steps / whole))
         if self.operations is not None:
-            costs = operations_per_token(recipe, vocabulary_size)
-            step = sum(tokens * cost for tokens, cost in zip(per_step, costs, strict=True))
-            return max(1, round(self.operations / step))
+            whole = training_arithmetic(recipe, vocabulary_size)
+            return max(1, round(self.operations * recipe.steps / whole))
         return None
 
     def __str__(self) -> str:
