@@ -44,6 +44,16 @@ class Settings(BaseModel):
                     raise ValueError(f"has no key {key!r}{did_you_mean(str(key), known)}")
         return settings
 
+    def changed(self, what: str, **settings: Any) -> Self:
+        """The same with other settings, checked as if it had been read so; ``what`` it is.
+
+        Errors: ValueError in one sentence.
+        """
+        try:
+            return type(self).model_validate({**dict(self), **settings})
+        except ValidationError as error:
+            raise ValueError(str(explain(error, what))) from None
+
 
 class Choice(Settings):
     """The base of every axis (no ``kind``) and of every value of an axis (with a ``kind``)."""

@@ -72,6 +72,22 @@ def probability(model: Model, state: torch.Tensor, piece: int) -> torch.Tensor:
 
 
 @every_kind
+def test_operations_are_those_of_tables_and_projections(changes):
+    model = built(changes)
+    ranks = 1.0 / torch.arange(1, VOCABULARY + 1, dtype=torch.float64)
+    expected = 2.0 * model.output.cluster_weight.numel()
+    for cluster, (start, stop) in enumerate(BOUNDS):
+        table, projection = table_and_projection(model, cluster)
+        numbers = table.numel()
+        if not torch.equal(projection, torch.eye(32, dtype=torch.float64)):
+            numbers += projection.numel()
+        asked = float(ranks[start:stop].sum() / ranks.sum()) if cluster else 1.0
+        expected += 2.0 * numbers * asked
+    recipe = model.recipe
+    assert recipe.output.operations(recipe.encoder, VOCABULARY) == pytest.approx(expected)
+
+
+@every_kind
 def test_loss_and_logarithms_are_the_equations(changes):
     model = built(changes)
     weight = torch.arange(60).remainder(3).float()

@@ -152,7 +152,7 @@ def doctor(*words: str) -> Result:
 
 
 def test_the_command_prints_one_object_and_exits_with_1_for_a_warning(data: Data) -> None:
-    post = ("encoder.norm.placement=post", "encoder.norm.skip_first=false", "schedule=1")
+    post = ("encoder.norm.placement=post", "schedule=1")
     done = doctor(str(data.path), "modern", *CHANGES, *SOUND, *post, "--quick", "--json")
     assert done.exit_code == 1
     found = json.loads(done.stdout)

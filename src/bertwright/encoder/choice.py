@@ -287,7 +287,7 @@ class EncoderChoice(Settings):
         orders = self.depth.orders()
         followers = range(1, len(orders))
         shared = any(self.depth.owner(b, orders[0][0]) == 0 for b in followers)
-        if self.norm.skip_first and shared:
+        if self.norm.skips_first and shared:
             raise ValueError(
                 "norm.skip_first leaves out the first norm, which other blocks share: set it to "
                 "false, or depth.sharing to none"

@@ -53,13 +53,12 @@ class DecoderChoice(Settings):
         layers = self.layers or encoder.depth.layers
         depth = encoder.depth.model_copy(update={"layers": layers, "order": self.order})
         plain = {"segments": 0, "tasks": 0, "asking": False}
-        return encoder.model_copy(
-            update={
-                "depth": depth,
-                "embeddings": encoder.embeddings.model_copy(update=plain),
-                "positions": self.positions or encoder.positions,
-                "visibility": Causal(),
-            }
+        return encoder.changed(
+            "decoder",
+            depth=depth,
+            embeddings=encoder.embeddings.model_copy(update=plain),
+            positions=self.positions or encoder.positions,
+            visibility=Causal(),
         )
 
 

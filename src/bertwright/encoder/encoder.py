@@ -240,7 +240,7 @@ def _blocks(choice: EncoderChoice) -> list[Block]:
                 sublayers[name] = blocks[owner].sublayers[name]
                 norms[name] = blocks[owner].norms[name]
                 continue
-            skipped = index == 0 and not sublayers and choice.norm.skip_first
+            skipped = index == 0 and not sublayers and choice.norm.skips_first
             sublayers[name] = _sublayer(choice, letter, reads, width)
             of_norm = reads if pre else width
             norms[name] = nn.Identity() if skipped else choice.norm.build(of_norm)

@@ -27,6 +27,11 @@ class Norm(Choice):
         """Whether a sublayer reads what is normalised, and the states end with a norm."""
         return self.placement != "post"
 
+    @property
+    def skips_first(self) -> bool:
+        """Whether there is a first norm of a pre-norm stack, and it is left out."""
+        return self.first and self.skip_first
+
     def within(self, width: int) -> nn.Module:
         """The norm within a sublayer, an identity where it has none."""
         return self.build(width) if self.placement == "sub" else nn.Identity()

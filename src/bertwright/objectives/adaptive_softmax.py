@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from pydantic import Field, field_validator
 from torch import Tensor, nn
 
-from bertwright.encoder.adaptive import AdaptiveTable, ascending, clusters, widths
+from bertwright.encoder.adaptive import Adaptive, AdaptiveTable, ascending, clusters, widths
 from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.embeddings import Embeddings
 from bertwright.encoder.kernels.cross_entropy import PLAIN, cross_entropy
@@ -55,10 +55,14 @@ class AdaptiveSoftmax(OutputChoice):
         head, *tails = clusters(self.cutoffs, vocabulary_size)
         harmonic = torch.arange(1, vocabulary_size + 1, dtype=torch.float64).reciprocal()
         shares = [float(harmonic[t.start : t.stop].sum() / harmonic.sum()) for t in tails]
-        total = 2.0 * width * (len(head) + len(tails))
-        inner = widths(width, self.narrower or 1, len(tails) + 1)[1:]
+        tables = encoder.embeddings
+        shared = tables.narrower if self.tied and isinstance(tables, Adaptive) else None
+        narrower = self.narrower or shared
+        projected = 0 if narrower is None else width
+        total = 2.0 * width * (len(head) + len(tails) + (0 if shared is None else width))
+        inner = widths(width, narrower or 1, len(tails) + 1)[1:]
         for share, tail, narrow in zip(shares, tails, inner, strict=True):
-            total += share * 2 * narrow * (len(tail) + width)
+            total += share * 2 * narrow * (len(tail) + projected)
         return total + (2 * encoder.part_width * width if self.transform else 0)
 
     def build(self, encoder: EncoderChoice, vocabulary_size: int) -> "AdaptiveOutput":

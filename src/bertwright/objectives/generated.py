@@ -12,7 +12,6 @@ from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.embeddings import Factorised
 from bertwright.encoder.encoder import Encoder
 from bertwright.encoder.kernels.noise import Noise, uniform
-from bertwright.errors import UserError
 from bertwright.examples.corruption import Corruption, Replace
 
 from .hiding import Hiding
@@ -49,7 +48,7 @@ class Generated(Hiding):
         tables, depth = encoder.embeddings, encoder.depth
         if self.layers is not None:
             if "layers" not in type(depth).model_fields:
-                raise UserError(
+                raise ValueError(
                     f"objectives.generated.layers is of a depth that is a number of layers, not "
                     f"{depth.kind}: leave it out"  # type: ignore[attr-defined]
                 )
@@ -64,7 +63,8 @@ class Generated(Hiding):
             row_dropout=tables.row_dropout,
         )
         width = round(self.width * encoder.width)
-        return encoder.model_copy(update={"width": width, "depth": depth, "embeddings": embeddings})
+        what = "objectives.generated, its generator"
+        return encoder.changed(what, width=width, depth=depth, embeddings=embeddings)
 
     def rewrite(self, asked: Asked, draft: Draft, head: nn.Module | None) -> tuple[Tensor, Loss]:
         assert isinstance(head, Generator)

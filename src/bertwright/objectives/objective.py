@@ -229,7 +229,10 @@ class Objective(Choice):
         return 0.0
 
     def drafter(self, encoder: EncoderChoice) -> EncoderChoice | None:
-        """The encoder of the network that answers before the encoder reads, where there is one."""
+        """The encoder of the network that answers before the encoder reads, where there is one.
+
+        Errors: ValueError where there is none for such an encoder.
+        """
         return None
 
     def rewrite(self, asked: Asked, draft: Draft, head: nn.Module | None) -> tuple[Tensor, Loss]:

@@ -58,7 +58,7 @@ def _growth(recipe: "Recipe") -> None:
         raise ValueError("phases: blocks that share their parameters cannot be stacked")
     if depths[0] < 1.0 and len(set(recipe.encoder.depth.orders())) > 1:
         raise ValueError("phases: blocks of different sublayers cannot be stacked")
-    if depths[0] < 1.0 and recipe.encoder.norm.skip_first:
+    if depths[0] < 1.0 and recipe.encoder.norm.skips_first:
         raise ValueError(
             "phases: the first block lacks a norm that its copies would need: set "
             "encoder.norm.skip_first=false, or leave out depth"
@@ -147,6 +147,7 @@ def _turn(recipe: "Recipe", number: int, turn: Turn) -> None:
         reason = objective.misplaced(dict(listed[:place]), dict(listed[place + 1 :]))
         if reason is not None:
             raise ValueError(f"phases.{number}: objectives.{name} {reason}")
+        objective.drafter(recipe.encoder)
     if is_empty(seen):
         raise ValueError(
             f"phases.{number}: objectives.causal.direction and encoder.visibility go opposite "
