@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.questions import Question
-from bertwright.examples.selection import Selection, Tokens, num_slots
+from bertwright.examples.selection import Selection, Tokens
 from bertwright.objectives import Objective
 from bertwright.objectives.objective import Asked, Asking, Host, Loss, Reading
 from bertwright.schedules import Constant
@@ -24,9 +24,7 @@ class Misplaced(Objective):
 
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         draw = asking.draw.named("misplaced")
-        slots = num_slots(rows.pieces.shape[1], self.selection.highest_rate)
-        rate = self.selection.rate.at(asking.progress)
-        chosen = self.selection.select(rows, asking.vocabulary, rate, draw, slots)
+        chosen = self.selection.select(rows, asking.vocabulary, draw, asking.progress)
         pieces = rows.pieces.copy()
         for row, where, weight in zip(pieces, chosen.where, chosen.weight, strict=True):
             places = where[weight > 0]

@@ -17,7 +17,7 @@ TEXT = [[[2, 1, 1], [3], [1, 1], [2, 2]] * 3] * 5
 
 def masked(rows, epoch, index, before):
     draw = Draw(3, epoch, index)
-    return hide(rows, Tokens(), Replace(), Vocabulary(50, SPECIALS), draw, 0.25)
+    return hide(rows, Tokens(rate=0.25), Replace(), Vocabulary(50, SPECIALS), draw, 0.0)
 
 
 def relation(rows, epoch, index, before):

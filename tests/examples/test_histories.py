@@ -59,7 +59,7 @@ def test_rows_for_the_last_item_hide_nothing_else(rate: float) -> None:
     rows = all_rows(windows=0)
     index = np.arange(len(rows.pieces))
     vocabulary = Vocabulary(100, SPECIALS)
-    chosen = Tokens().select(rows, vocabulary, rate, Draw(0, np.zeros_like(index), index))
+    chosen = Tokens(rate=rate).select(rows, vocabulary, Draw(0, np.zeros_like(index), index), 0.0)
     assert chosen.weight.sum(axis=1).tolist() == [1.0] * 4
     assert chosen.where[chosen.weight > 0].tolist() == [2, 7, 7, 7]
 

@@ -84,7 +84,7 @@ def test_each_target_is_given_those_before_it(text, seed):
 
 def test_a_partition_spends_the_budget_in_spans_of_the_mean_and_begins_with_text():
     rows = long_rows()
-    chosen = Partition().select(rows, VOCABULARY, 0.15, Draw(0, 0, np.arange(len(rows.pieces))))
+    chosen = Partition().select(rows, VOCABULARY, Draw(0, 0, np.arange(len(rows.pieces))), 0.0)
     num_chosen = chosen.weight.sum(axis=1).astype(int)
     assert (num_chosen == np.rint(0.15 * rows.real.sum(axis=1))).all()
     for where, unit, number in zip(chosen.where, chosen.unit, num_chosen, strict=True):

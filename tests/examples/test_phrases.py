@@ -43,7 +43,7 @@ def test_all_of_a_phrase_is_chosen_or_nothing(text: Any, name: str, rate: float)
     index = np.arange(min(source.num_rows, 8))
     rows = source.rows(index, 0)
     draw = Draw(0, np.zeros_like(index), index)
-    chosen = Phrases().select(rows, VOCABULARY, rate, draw)
+    chosen = Phrases(rate=rate).select(rows, VOCABULARY, draw, 0.0)
     known, word = rows.coordinates.phrase, rows.coordinates.word
     assert known is not None
     assert word is not None
@@ -72,10 +72,10 @@ def test_phrases_and_words_are_chosen_alike() -> None:
     split = annotated([[[1] * 21]] * 60)
     source = DocSentences(length=23).plan(split, SPECIALS, 0)  # type: ignore[arg-type]
     index = np.arange(source.num_rows)
-    counts = np.zeros(23)
+    counts, selection = np.zeros(23), Phrases(rate=0.3)
     for epoch in range(40):
         rows = source.rows(index, epoch)
-        chosen = Phrases().select(rows, VOCABULARY, 0.3, Draw(0, np.full_like(index, epoch), index))
+        chosen = selection.select(rows, VOCABULARY, Draw(0, np.full_like(index, epoch), index), 0.0)
         for row in range(len(index)):
             counts[chosen.where[row][chosen.weight[row] > 0]] += 1
     share = counts[1:22] / (40 * len(index))
@@ -89,11 +89,11 @@ def test_entities_are_others_than_phrases() -> None:
     index = np.zeros(1, np.int64)
     units = [kind()._units(rows) for kind in (Phrases, Entities)]
     assert units[0].max() < units[1].max()
-    assert Entities().select(rows, VOCABULARY, 0.2, Draw(0, index, index)).weight.sum() > 0
+    assert Entities().select(rows, VOCABULARY, Draw(0, index, index), 0.0).weight.sum() > 0
 
 
 def test_text_that_is_not_annotated_is_refused() -> None:
     rows = Packed(length=8).plan(NumberedSplit.of([[[1] * 20]]), SPECIALS, 0).rows(np.arange(1), 0)  # type: ignore[arg-type]
     index = np.zeros(1, np.int64)
     with pytest.raises(UserError, match="--phrases FILE"):
-        Phrases().select(rows, VOCABULARY, 0.2, Draw(0, index, index))
+        Phrases().select(rows, VOCABULARY, Draw(0, index, index), 0.0)

@@ -25,7 +25,7 @@ ROWS = Rows(
 
 def hidden(rows, epoch=0, row_index=0, corruption=ALWAYS_MASK, rate=0.5):
     draw = Draw(3, epoch, row_index)
-    shown, question = hide(rows, Tokens(), corruption, Vocabulary(50, SPECIALS), draw, rate)
+    shown, question = hide(rows, Tokens(rate=rate), corruption, Vocabulary(50, SPECIALS), draw, 0.0)
     return shown.pieces, question
 
 

@@ -28,9 +28,9 @@ def rows_of_words(*words):
     return Rows(pieces, Coordinates(word=word, phrase=phrase, entity=phrase), word < 0)
 
 
-def select(selection, rows, rate, draw, slots=None):
+def select(selection, rows, rate, draw):
     """Places and weights (B, m), without the numbers of what belongs together."""
-    chosen = selection.select(rows, VOCABULARY, rate, draw, slots)
+    chosen = selection.changed("selection", rate=rate).select(rows, VOCABULARY, draw, 0.0)
     return chosen.where, chosen.weight
 
 
@@ -136,10 +136,11 @@ def test_every_selection_hides_as_much_as_it_is_asked_to(kind, rate):
 
 def test_a_scheduled_rate_keeps_its_shape():
     rows = rows_of_words([-1, *range(18), -1])
+    falling = {"kind": "linear", "from": 0.3, "to": 0.15}
     for selection in SELECTIONS:
-        where, weight = select(selection, rows, 0.15, Draw(0), slots=6)
-        assert where.shape == (1, 6)
-        assert weight.sum() == 3
+        chosen = selection.changed("selection", rate=falling).select(rows, VOCABULARY, Draw(0), 1.0)
+        assert chosen.where.shape == (1, 6)
+        assert chosen.weight.sum() == 3
 
 
 def test_rates_may_be_schedules():
@@ -160,5 +161,5 @@ def test_rare_pieces_are_asked_more_often():
     pieces = np.tile(np.array([0, 1, 2, 3], np.int32), (4000, 1))
     counts = Vocabulary(4, SPECIALS, np.array([1, 100, 1, 1]))
     rows = Rows(pieces, rows.coordinates, rows.special)
-    chosen = Tokens(rarity=0.5).select(rows, counts, 0.25, Draw(0, 0, np.arange(4000)))
+    chosen = Tokens(rarity=0.5, rate=0.25).select(rows, counts, Draw(0, 0, np.arange(4000)), 0.0)
     assert np.mean(chosen.where == 2) == pytest.approx(10 / 11, abs=0.02)

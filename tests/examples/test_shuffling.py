@@ -54,7 +54,7 @@ def test_runs_are_permuted_in_place_and_asked_for(text, of, size, rate):
 def test_boundaries_are_the_nearest_places_that_are_not_hidden(text, of, rate):
     rows = rows_of(of, text)
     vocabulary, draw = Vocabulary(500, SPECIALS), Draw(0, 0, np.arange(len(rows.pieces)))
-    _, hidden = hide(rows, Tokens(), Replace(), vocabulary, draw, rate)
+    _, hidden = hide(rows, Tokens(rate=rate), Replace(), vocabulary, draw, 0.0)
     question = span_boundary(rows, hidden, longest=3)
     open_places = np.ones(rows.pieces.size, np.bool_)
     open_places[hidden.where[hidden.weight > 0]] = False

@@ -19,7 +19,8 @@ def rows_of(word, num_rows):
 
 
 def chosen(selection, rows, rate):
-    return selection.select(rows, VOCABULARY, rate, Draw(3, 0, np.arange(len(rows.pieces))))
+    draw = Draw(3, 0, np.arange(len(rows.pieces)))
+    return selection.changed("selection", rate=rate).select(rows, VOCABULARY, draw, 0.0)
 
 
 def test_the_mean_length_is_that_of_the_renormalised_law():

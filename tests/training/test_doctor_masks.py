@@ -56,8 +56,8 @@ class Greedy(Tokens):
 
     kind: Literal["greedy"] = "greedy"
 
-    def select(self, rows, vocabulary, rate, draw, slots=None):
-        return super().select(rows, vocabulary, 2 * rate, draw)
+    def chosen(self, rows, vocabulary, draw, number, slots):
+        return super().chosen(rows, vocabulary, draw, 2 * number, 2 * slots)
 
 
 class Blurred(Visibility):

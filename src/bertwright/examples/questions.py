@@ -41,16 +41,14 @@ def hide(
     corruption: Corruption,
     vocabulary: Vocabulary,
     draw: Draw,
-    rate: float,
-    slots: int | None = None,
+    progress: float,
 ) -> tuple[Rows, Question]:
     """Choose places, corrupt them, and ask for what stood there.
 
-    ``slots`` fixes the number of questions per row where the rate varies. Returns the rows to show
-    and the question.
+    Returns the rows to show and the question.
     """
     draw = draw.in_epoch(corruption.visit(draw.epoch))
-    chosen = selection.select(rows, vocabulary, rate, draw.named("selection"), slots)
+    chosen = selection.select(rows, vocabulary, draw.named("selection"), progress)
     shown = corruption.corrupt(rows, chosen, vocabulary, draw.named("corruption"))
     return replace(rows, pieces=shown), ask_pieces(rows, chosen.where, chosen.weight)
 

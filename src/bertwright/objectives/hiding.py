@@ -6,7 +6,7 @@ from typing import ClassVar
 from bertwright.examples.coordinates import Need, Rows
 from bertwright.examples.corruption import Corruption, Replace
 from bertwright.examples.questions import Question, hide
-from bertwright.examples.selection import Selection, Tokens, num_slots
+from bertwright.examples.selection import Selection, Tokens
 
 from .objective import Asking, Objective
 
@@ -38,6 +38,5 @@ class Hiding(Objective):
             self.corruption,
             asking.vocabulary,
             asking.draw.named(self.kind),  # type: ignore[attr-defined]
-            self.selection.rate.at(asking.progress),
-            num_slots(rows.pieces.shape[1], self.selection.highest_rate),
+            asking.progress,
         )

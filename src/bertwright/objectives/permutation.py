@@ -7,7 +7,7 @@ from bertwright.encoder.visibility import InOrder, Visibility
 from bertwright.examples.coordinates import Need, Rows
 from bertwright.examples.permutation import permute
 from bertwright.examples.questions import Question
-from bertwright.examples.selection import Chosen, Selection, Spans, num_slots
+from bertwright.examples.selection import Chosen, Selection, Spans
 from bertwright.schedules import Constant
 
 from .objective import Asking, Objective
@@ -48,10 +48,9 @@ class Permutation(Objective):
         return "lays places behind the text: list it before all others" if before else None
 
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
-        rate, draw = self.selection.rate, asking.draw.named("permutation")
-        slots = num_slots(rows.pieces.shape[1], self.selection.highest_rate)
+        draw = asking.draw.named("permutation")
         chosen = self.selection.select(
-            rows, asking.vocabulary, rate.at(asking.progress), draw.named("selection"), slots
+            rows, asking.vocabulary, draw.named("selection"), asking.progress
         )
         return permute(rows, chosen, draw.named("order"))
 

@@ -9,7 +9,7 @@ from bertwright.errors import UserError
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.noising.noising import Noising, Targets, rearranged, require_plain
 from bertwright.examples.questions import Question
-from bertwright.examples.selection import Partition, num_slots
+from bertwright.examples.selection import Partition
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.randomness import Draw
 
@@ -27,7 +27,7 @@ class Sentinels(Noising):
     number: int = Field(default=100, ge=2)
 
     def targets(self, length: int) -> int:
-        slots = num_slots(length, self.selection.highest_rate)
+        slots = self.selection.slots(length)
         return slots + self.selection.num_spans(slots) + 2
 
     def noised(
@@ -35,9 +35,7 @@ class Sentinels(Noising):
     ) -> tuple[Rows, Question]:
         require_plain(rows)
         num_rows, length = rows.pieces.shape
-        slots = num_slots(length, self.selection.highest_rate)
-        rate = self.selection.rate.at(progress)
-        chosen = self.selection.select(rows, vocabulary, rate, draw.named("selection"), slots)
+        chosen = self.selection.select(rows, vocabulary, draw.named("selection"), progress)
         taken = chosen.weight > 0
         begins = taken.copy()
         begins[:, 1:] &= chosen.unit[:, 1:] != chosen.unit[:, :-1]

@@ -67,16 +67,28 @@ class Selection(Choice):
 
     @property
     def highest_rate(self) -> float:
-        """The most that is chosen at any progress: what a step has room for."""
+        """The most that is chosen at any progress."""
         return self.rate.extremes()[1]
 
-    def select(
-        self, rows: Rows, vocabulary: Vocabulary, rate: float, draw: Draw, slots: int | None = None
-    ) -> Chosen:
-        """The chosen places of every row.
+    def slots(self, length: int) -> int:
+        """m, of rows of a length: what there is room for at any progress."""
+        return num_slots(length, self.highest_rate)
 
-        ``slots`` fixes m where the rate varies within a compiled phase.
-        """
+    def select(self, rows: Rows, vocabulary: Vocabulary, draw: Draw, progress: float) -> Chosen:
+        """The chosen places of every row, at a ``progress`` of the training from 0 to 1."""
+        slots = self.slots(rows.pieces.shape[1])
+        number = budget(rows, self.rate.at(progress), slots)
+        return self.chosen(rows, vocabulary, draw, number, slots)
+
+    def chosen(
+        self,
+        rows: Rows,
+        vocabulary: Vocabulary,
+        draw: Draw,
+        number: NDArray[np.int64],
+        slots: int,
+    ) -> Chosen:
+        """At most ``number`` (B, 1) places of every row, in ``slots`` of it."""
         raise TypeError(f"{type(self).__name__} is an axis, not a selection")
 
 

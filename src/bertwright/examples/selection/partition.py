@@ -12,13 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from bertwright.examples.coordinates import Rows
-from bertwright.examples.selection.choosing import (
-    Chosen,
-    Selection,
-    budget,
-    in_hash_order,
-    num_slots,
-)
+from bertwright.examples.selection.choosing import Chosen, Selection, in_hash_order
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.randomness import Draw
 
@@ -38,14 +32,18 @@ class Partition(Selection):
         """How many spans so many places make."""
         return max(1, round(num_chosen / self.mean))
 
-    def select(
-        self, rows: Rows, vocabulary: Vocabulary, rate: float, draw: Draw, slots: int | None = None
+    def chosen(
+        self,
+        rows: Rows,
+        vocabulary: Vocabulary,
+        draw: Draw,
+        number: NDArray[np.int64],
+        slots: int,
     ) -> Chosen:
         length = rows.pieces.shape[1]
-        slots = num_slots(length, rate) if slots is None else slots
         text = ~rows.special
         num_text = text.sum(axis=1, keepdims=True)
-        chosen = np.clip(np.minimum(budget(rows, rate, slots), num_text - 1), 0, None)
+        chosen = np.clip(np.minimum(number, num_text - 1), 0, None)
         spans = np.clip(np.rint(chosen / self.mean).astype(np.int64), 1, None)
         spans = np.minimum(spans, np.minimum(chosen, num_text - chosen))
         run = _cut(chosen, spans, length, draw.named("chosen"))

@@ -12,13 +12,7 @@ from pydantic import Field
 
 from bertwright.errors import UserError
 from bertwright.examples.coordinates import Rows
-from bertwright.examples.selection.choosing import (
-    Chosen,
-    Selection,
-    budget,
-    in_hash_order,
-    num_slots,
-)
+from bertwright.examples.selection.choosing import Chosen, Selection, in_hash_order
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.randomness import Draw
 
@@ -45,24 +39,30 @@ class Runs(Selection):
         shape = {"geometric": (1 - self.stop) ** n, "harmonic": 1 / n, "uniform": np.ones_like(n)}
         return shape[self.law] / shape[self.law].sum()
 
-    def select(
-        self, rows: Rows, vocabulary: Vocabulary, rate: float, draw: Draw, slots: int | None = None
+    def chosen(
+        self,
+        rows: Rows,
+        vocabulary: Vocabulary,
+        draw: Draw,
+        number: NDArray[np.int64],
+        slots: int,
     ) -> Chosen:
-        slots = num_slots(rows.pieces.shape[1], rate) if slots is None else slots
         first, after = self._words(rows)
         column = np.arange(rows.pieces.shape[1])
-        order, number = in_hash_order(self._beginnings(rows, first == column), draw.named("begin"))
+        order, beginnings = in_hash_order(
+            self._beginnings(rows, first == column), draw.named("begin")
+        )
         shares = np.cumsum(self.probabilities)[:-1]
         unit = np.full(rows.pieces.shape, -1, np.int64)
-        left = budget(rows, rate, slots)
-        for turn in range(int(number.max(initial=0))):
+        left = number
+        for turn in range(int(beginnings.max(initial=0))):
             anchor = order[:, turn : turn + 1]
             start = np.take_along_axis(first, anchor, 1)
             wanted = np.searchsorted(shares, draw.named("length").uniform(anchor), side="right")
             ends = self._ends(start, after, rows.special)
             end = self._end(start, ends, wanted, unit >= 0, left)
             free = (column >= start) & (column < end) & (unit < 0)
-            free &= (turn < number) & (np.take_along_axis(unit, anchor, 1) < 0)
+            free &= (turn < beginnings) & (np.take_along_axis(unit, anchor, 1) < 0)
             taken = free & (np.cumsum(free, axis=1) <= left)
             unit = np.where(taken, start, unit)
             left = left - taken.sum(axis=1, keepdims=True)

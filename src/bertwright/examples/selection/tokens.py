@@ -7,14 +7,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from bertwright.examples.coordinates import Rows
-from bertwright.examples.selection.choosing import (
-    FILLER,
-    Chosen,
-    Selection,
-    budget,
-    in_hash_order,
-    num_slots,
-)
+from bertwright.examples.selection.choosing import FILLER, Chosen, Selection, in_hash_order
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.randomness import Draw
 
@@ -26,16 +19,20 @@ class Tokens(Selection):
     kind: Literal["tokens"] = "tokens"
     rarity: float = Field(default=0.0, ge=0.0)
 
-    def select(
-        self, rows: Rows, vocabulary: Vocabulary, rate: float, draw: Draw, slots: int | None = None
+    def chosen(
+        self,
+        rows: Rows,
+        vocabulary: Vocabulary,
+        draw: Draw,
+        number: NDArray[np.int64],
+        slots: int,
     ) -> Chosen:
         length = rows.pieces.shape[1]
-        slots = num_slots(length, rate) if slots is None else slots
         if self.rarity:
-            order, number = self._rare_first(rows, vocabulary, draw)
+            order, candidates = self._rare_first(rows, vocabulary, draw)
         else:
-            order, number = in_hash_order(~rows.special, draw)
-        chosen = np.minimum(budget(rows, rate, slots), number)
+            order, candidates = in_hash_order(~rows.special, draw)
+        chosen = np.minimum(number, candidates)
         rank = np.arange(slots)
         where = np.where(rank < chosen, order[:, :slots], length)
         where.sort(axis=1)

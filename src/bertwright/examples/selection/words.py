@@ -7,13 +7,7 @@ from numpy.typing import NDArray
 
 from bertwright.errors import UserError
 from bertwright.examples.coordinates import Rows
-from bertwright.examples.selection.choosing import (
-    Chosen,
-    Selection,
-    budget,
-    in_hash_order,
-    num_slots,
-)
+from bertwright.examples.selection.choosing import Chosen, Selection, in_hash_order
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.randomness import Draw
 
@@ -28,17 +22,21 @@ class WholeWords(Selection):
 
     kind: Literal["whole-words"] = "whole-words"
 
-    def select(
-        self, rows: Rows, vocabulary: Vocabulary, rate: float, draw: Draw, slots: int | None = None
+    def chosen(
+        self,
+        rows: Rows,
+        vocabulary: Vocabulary,
+        draw: Draw,
+        number: NDArray[np.int64],
+        slots: int,
     ) -> Chosen:
         word = self._units(rows)
         num_rows, length = word.shape
-        slots = num_slots(length, rate) if slots is None else slots
         candidate = (word >= 0) & ~rows.special
         flat = word + length * np.arange(num_rows)[:, None]
         sizes = np.bincount(flat[candidate], minlength=num_rows * length).reshape(word.shape)
         order, _ = in_hash_order(sizes > 0, draw)
-        taken = fill(np.take_along_axis(sizes, order, 1), budget(rows, rate, slots))
+        taken = fill(np.take_along_axis(sizes, order, 1), number)
         chosen_word = np.zeros(word.shape, np.bool_)
         np.put_along_axis(chosen_word, order, taken, 1)
         chosen = candidate & np.take_along_axis(chosen_word, np.maximum(word, 0), 1)
