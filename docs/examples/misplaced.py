@@ -44,10 +44,8 @@ class Misplaced(Objective):
 
     def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
         logits = self.logits(asked, reading, head)
-        weight = logits.new_ones(len(logits)) if asked.weight is None else asked.weight
         losses = F.cross_entropy(logits, asked.target, reduction="none")
-        right = logits.argmax(-1) == asked.target
-        return Loss((losses * weight).sum(), asked.count, (right * weight).sum())
+        return asked.score(losses, logits.argmax(-1) == asked.target)
 
     def logits(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Tensor:
         assert head is not None, "it has one"

@@ -85,25 +85,6 @@ def test_without_documents_every_place_has_a_next_piece():
     assert question.weight.tolist() == [1, 1, 1]
 
 
-def test_fewer_next_pieces_are_spread_evenly_and_asked_once():
-    source, _ = planned(Packed(length=32), [[[1] * 400]])
-    index = np.arange(source.num_rows)
-    asked = np.zeros(31)
-    for epoch in range(40):
-        rows = source.rows(index, epoch)
-        where = next_pieces(rows, 10, Draw(5, epoch, index)).where.reshape(-1, 10) % 32
-        gaps = np.diff(where, axis=1)
-        assert set(gaps.ravel()) <= {3, 4}
-        asked += np.bincount(where.ravel(), minlength=31)
-    assert asked.min() > 0.7 * asked.mean()
-
-
-def test_fewer_next_pieces_than_asked_for():
-    question = next_pieces(ROWS, 3)
-    assert question.where.tolist() == [0, 1, 2, 4, 5, 5]
-    assert question.weight.tolist() == [1, 1, 1, 1, 1, 0]
-
-
 def test_the_relation_is_asked_at_the_first_place():
     question = sentence_relation(ROWS, ("next", "random"))
     assert question.where.tolist() == [0, 4]

@@ -102,7 +102,6 @@ REFUSED = {
     "bert; phases=[{objectives: {masked: {weight: -1}}}]": "objectives.masked.weight is not below",
     "bert; encoder.embeddings.segments=-1": "encoder.embeddings.segments",
     "bert; encoder.initialisation.cut=-1": "encoder.initialisation.cut",
-    "gpt; objectives.causal.targets=0": "objectives.causal.targets",
     "fixed-patterns; encoder.mixer.patterns=[]": "encoder.mixer.patterns",
     "albert; objectives.masked.selection.longest=40": "objectives.masked.selection.longest",
     "mass; objectives.denoising.noising.corruption.when=static": "set it to dynamic",

@@ -95,7 +95,6 @@ CAUSAL = "objectives={causal: {}, masked: null}"
         ("modern", [PHASES, "objectives.masked.corruption.unit=selected"], {"shares"}),
         ("modern", [PHASES, "assembly={kind: doc-sentences, length: 64}"], {"padding"}),
         ("modern", ["phases=[{}]", CAUSAL], {"targets", "specials", "documents", "future"}),
-        ("modern", ["phases=[{}]", CAUSAL, "objectives.causal.targets=5"], {"targets"}),
         ("bert", ["phases=[{}]"], {"labels", "padding", "repetition"}),
         ("roberta", ["phases=[{}]", "text.tokenizer.kind=wordpiece"], {"shares", "repetition"}),
     ],

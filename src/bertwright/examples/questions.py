@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bertwright.errors import UserError
 from bertwright.examples.coordinates import RELATIONS, Relation, Rows
 from bertwright.examples.corruption import Corruption
-from bertwright.examples.selection import FILLER, Selection
+from bertwright.examples.selection import Selection
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.randomness import Draw
 
@@ -53,17 +53,13 @@ def hide(
     return replace(rows, pieces=shown), ask_pieces(rows, chosen.where, chosen.weight)
 
 
-def next_pieces(
-    rows: Rows, targets_per_row: int | None = None, draw: Draw | None = None
-) -> Question:
-    """Ask at every place for the piece that follows it (causal language model).
+def next_pieces(rows: Rows) -> Question:
+    """Ask at every place but the last for the piece that follows it (causal language model).
 
     A place counts if the next one is real and of the same document; the end of a document is a
-    piece to predict. ``targets_per_row`` asks only so many, evenly spread from a start that
-    ``draw`` draws; None asks all L - 1, those that do not count with weight 0.
+    piece to predict. Those that do not count have weight 0.
     """
-    where, weight = _with_a_next(rows, targets_per_row, draw)
-    return ask_pieces(rows, where, weight, shift=1)
+    return ask_pieces(rows, *_with_a_next(rows), shift=1)
 
 
 def every_place(rows: Rows) -> Question:
@@ -78,21 +74,16 @@ def every_step(rows: Rows) -> Question:
     return replace(question, target=np.zeros_like(question.target))
 
 
-def previous_pieces(
-    rows: Rows, targets_per_row: int | None = None, draw: Draw | None = None
-) -> Question:
+def previous_pieces(rows: Rows) -> Question:
     """Ask at every place for the piece before it: :func:`next_pieces` read backwards."""
-    where, weight = _with_a_next(rows, targets_per_row, draw)
+    where, weight = _with_a_next(rows)
     return ask_pieces(rows, where + 1, weight, shift=-1)
 
 
-def both_neighbours(
-    rows: Rows, targets_per_row: int | None = None, draw: Draw | None = None
-) -> Question:
+def both_neighbours(rows: Rows) -> Question:
     """Ask for the next pieces, then for the previous ones; ``beside`` holds in ``behind`` whether
     the asked piece stands behind the place (1) or before it (0)."""
-    after = next_pieces(rows, targets_per_row, draw)
-    before = previous_pieces(rows, targets_per_row, draw)
+    after, before = next_pieces(rows), previous_pieces(rows)
     behind = np.repeat(np.array([1, 0], np.int64), [len(after.where), len(before.where)])
     return Question(
         np.concatenate((after.where, before.where)),
@@ -102,20 +93,15 @@ def both_neighbours(
     )
 
 
-def _with_a_next(
-    rows: Rows, targets_per_row: int | None, draw: Draw | None
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Places (B, m) after which a real one of the same document stands, and their weights."""
+def _with_a_next(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The places (B, L - 1) but the last, and weight 1 for those that a real one of the same
+    document follows."""
     document = rows.coordinates.document
     num_rows, length = rows.pieces.shape
     counts = np.ones((num_rows, length - 1), np.bool_)
     if document is not None:
         counts = (document[:, 1:] == document[:, :-1]) & (document[:, 1:] >= 0)
-    if targets_per_row is None:
-        where = np.broadcast_to(np.arange(length - 1), counts.shape)
-        return where, counts.astype(np.float32)
-    start = (draw or Draw(0)).integers(counts.sum(axis=1, keepdims=True))
-    return _evenly(counts, targets_per_row, start)
+    return np.broadcast_to(np.arange(length - 1), counts.shape), counts.astype(np.float32)
 
 
 def sentence_relation(rows: Rows, classes: Sequence[Relation]) -> Question:
@@ -165,16 +151,3 @@ def ask_pieces(
     target = np.take_along_axis(rows.pieces, where + shift, axis=1).astype(np.int64)
     flat = where + length * np.arange(num_rows)[:, None]
     return Question(flat.ravel(), target.ravel(), weight.ravel())
-
-
-def _evenly(
-    counts: NDArray[np.bool_], slots: int, start: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Every (number / slots)-th of the places that count, all of them where they are too few."""
-    number = counts.sum(axis=1, keepdims=True)
-    asked = np.minimum(number, slots)
-    slot = np.arange(slots)
-    nth = np.where(slot < asked, (slot * number + start) // np.maximum(asked, 1), 0)
-    places = np.argsort(~counts, axis=1, kind="stable")
-    where = np.where(slot < asked, np.take_along_axis(places, nth, axis=1), FILLER)
-    return where, (slot < asked).astype(np.float32)

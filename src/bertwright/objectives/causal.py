@@ -5,7 +5,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from bertwright.encoder.visibility import BothWays, Reversed, Visibility
@@ -32,14 +31,12 @@ RULES: dict[str, Visibility] = {
 class Causal(Objective):
     """Ask every place for the piece after it.
 
-    ``targets`` asks only that many places of each row (drawn anew each epoch): cheaper steps where
-    the vocabulary is large. None asks all of them. ``direction`` backward asks for the piece before
-    a place instead, which sees what stands behind it; both asks for the one by the first half of a
-    state, for the other by the second (Peters et al. 2018): the mean of two language models.
+    ``direction`` backward asks for the piece before a place instead, which sees what stands behind
+    it; both asks for the one by the first half of a state, for the other by the second (Peters et
+    al. 2018): the mean of two language models.
     """
 
     kind: Literal["causal"] = "causal"
-    targets: int | None = Field(default=None, ge=1)
     direction: Literal["forward", "backward", "both"] = "forward"
 
     names_pieces: ClassVar[bool] = True
@@ -49,12 +46,11 @@ class Causal(Objective):
         return RULES[self.direction]
 
     def per_place(self, length: int) -> float:
-        each = 1.0 if self.targets is None else self.targets / length
-        return each * (2 if self.direction == "both" else 1)
+        return 2.0 if self.direction == "both" else 1.0
 
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         ask = {"forward": next_pieces, "backward": previous_pieces, "both": both_neighbours}
-        return rows, ask[self.direction](rows, self.targets, asking.draw.named("causal"))
+        return rows, ask[self.direction](rows)
 
     def ask_for(self, chosen: Chosen, rows: Rows, asking: Asking) -> tuple[Rows, Question] | None:
         """By what stands before them; of a model that reads only backwards, nothing."""

@@ -17,8 +17,7 @@ class ClassQuestion(Objective):
         logits = self.logits(asked, reading, head)
         losses = F.cross_entropy(logits, asked.target, reduction="none")
         right = logits.argmax(-1) == asked.target
-        weight = torch.ones_like(losses) if asked.weight is None else asked.weight
-        return Loss((losses * weight).sum(), asked.count, (right * weight).sum())
+        return asked.score(losses, right)
 
     def logits(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Tensor:
         assert head is not None, "it has a head"

@@ -52,6 +52,12 @@ class Asked:
     count: float
     beside: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
 
+    def score(self, losses: Tensor, right: Tensor) -> "Loss":
+        """Losses (M,) and which answers are right (M,), each by its weight."""
+        if self.weight is not None:
+            losses, right = losses * self.weight, right * self.weight
+        return Loss(losses.sum(), self.count, right.float().sum())
+
 
 @dataclass(frozen=True)
 class Loss:

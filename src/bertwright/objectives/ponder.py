@@ -35,5 +35,4 @@ class Ponder(Objective):
         taken, halted = (
             reading.notes[name].flatten()[asked.where] for name in ("ponder", "halted")
         )
-        weight = 1.0 if asked.weight is None else asked.weight
-        return Loss((taken * weight).sum(), asked.count, (halted * weight).sum())
+        return asked.score(taken, halted)

@@ -45,9 +45,7 @@ class ReplacedToken(Objective):
         logits = head(reading.states.flatten(0, 1)).float()
         replaced = reading.pieces.flatten() != asked.target
         losses = F.binary_cross_entropy_with_logits(logits, replaced.float(), reduction="none")
-        weight = torch.ones_like(losses) if asked.weight is None else asked.weight
-        right = (logits > 0) == replaced
-        return Loss((losses * weight).sum(), asked.count, (right * weight).sum())
+        return asked.score(losses, (logits > 0) == replaced)
 
     def logits(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Tensor:
         assert isinstance(head, ReplacedHead)
