@@ -112,7 +112,7 @@ def test_two_ways_with_projection_clip_and_residual_are_their_equations():
 @pytest.mark.parametrize("rule", RULES)
 def test_the_fused_pass_is_the_definition(rule):
     models = [
-        reading(rule, f"encoder.mixer.kernel={kernel}").float() for kernel in ("explicit", "fused")
+        reading(rule, f"encoder.mixer.kernel={kernel}").float() for kernel in ("explicit", "auto")
     ]
     for coordinates in (None, lying(DOCUMENTS)):
         one, other = (model(pieces(), coordinates) for model in models)
@@ -159,7 +159,7 @@ def in_parts(model, document):
     return torch.cat(found, 1)
 
 
-@pytest.mark.parametrize("kernel", ["explicit", "fused"])
+@pytest.mark.parametrize("kernel", ["explicit", "auto"])
 def test_a_text_read_in_parts_is_read_as_one(kernel):
     model = built(f"encoder.mixer.kernel={kernel}")
     zero = torch.zeros(2, 24, dtype=torch.int64)
@@ -277,7 +277,6 @@ def test_no_two_layers_or_ways_drop_the_same_weights() -> None:
         (["encoder.depth.sharing=all"], "is not shared by blocks"),
         (["encoder.depth={kind: sublayers, order: sf}"], "must stand in every block"),
         (["encoder.residual.kind=plain"], "set residual.kind to none"),
-        (["encoder.mixer={kind: lstm, clip: 3, kernel: fused}"], "neither clips nor projects"),
         (["encoder.visibility=both-ways", "encoder.memory=0"], "direction both and encoder.visib"),
         (["objectives.causal.direction=backward"], "go opposite ways"),
         (["objectives.causal.direction=both"], "direction both and encoder.visibility both-ways"),

@@ -1,6 +1,7 @@
 """Shuffled runs: what changes place, and what is asked of it."""
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, strategies
 from numbered_text import SPECIALS, Documents, all_rows, documents, planned
 
@@ -48,6 +49,15 @@ def test_runs_are_permuted_in_place_and_asked_for(text, of, size, rate):
     assert (per_row <= budget).all()
     for run in question.where[question.weight > 0].reshape(-1, size):
         assert sorted(shown.pieces.ravel()[run]) == sorted(rows.pieces.ravel()[run])
+
+
+def test_runs_that_no_row_holds_are_refused():
+    rows = rows_of(SegmentPair(length=24), [[[1, 1, 1]] * 20] * 4)
+    kept = np.zeros(rows.pieces.shape, np.bool_)
+    draw = Draw(0, 0, np.arange(len(rows.pieces)))
+    assert shuffle_runs(rows, kept, 12, 0.05, draw)[1].weight.size
+    with pytest.raises(UserError, match="size to 12 at most"):
+        shuffle_runs(rows, kept, 13, 0.05, draw)
 
 
 @given(text=documents, of=framed, rate=strategies.floats(0.1, 0.6))

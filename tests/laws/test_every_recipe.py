@@ -110,6 +110,20 @@ def test_the_weights_of_every_head_can_be_heard(system):
     assert values["blocks.1.attention.weights"].shape == (2, heads, LENGTH, LENGTH)
 
 
+@pytest.mark.parametrize("system", [s for s in KEEPING_ANY_RULE if s in WITH_HEADS])
+def test_what_is_forbidden_is_not_read(system):
+    model = built(system)
+    edges = torch.zeros(LENGTH, LENGTH, dtype=torch.bool)
+    edges[:, 3] = edges[5] = True
+    with model.record("blocks.1.attention.weights") as values, model.encoder.forbid(1, edges):
+        model(pieces_of(2))
+    weights = values["blocks.1.attention.weights"]
+    assert not weights[..., edges].any()
+    total = weights.sum(-1)
+    reading = total[..., [place for place in range(LENGTH) if place != 5]]
+    torch.testing.assert_close(reading, torch.ones_like(reading))
+
+
 @pytest.mark.parametrize("system", WITH_HEADS)
 def test_a_gate_of_one_changes_nothing_and_its_gradient_is_the_effect_of_the_head(system):
     model = built(system).double()

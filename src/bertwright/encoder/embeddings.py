@@ -1,5 +1,6 @@
 """Pieces and what is added to them: the input of the first block."""
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import torch
@@ -159,20 +160,15 @@ class Embeddings(nn.Module):
             x = x * self.scale
         if self.joining is not None:
             x = self.joining(x, coordinates)
-        position = self.positions.added(coordinates)
-        if position is not None:
-            position = tap(site, "positions", position.to(x.dtype))
-        segment = _added(self.segments, coordinates.segment)
-        if segment is not None:
-            segment = tap(site, "segments", segment)
-        language = _added(self.languages, coordinates.language)
-        if language is not None:
-            language = tap(site, "languages", language)
+        parts = {
+            "positions": self.positions.added(coordinates),
+            "segments": _added(self.segments, coordinates.segment),
+            "languages": _added(self.languages, coordinates.language),
+            "tasks": _added(self.tasks, coordinates.task),
+        }
+        added = [tap(site, n, part.to(x.dtype)) for n, part in parts.items() if part is not None]
         join = self.join if site is None else self.join.forward
-        task = _added(self.tasks, coordinates.task)
-        if task is not None:
-            task = tap(site, "tasks", task)
-        x = join(x, position, segment, language, task, noise, site)
+        x = join(x, added, noise, site)
         if self.up is not None:
             x = tap(site, "projection", self.up(x))
         if self.copies > 1:
@@ -226,22 +222,12 @@ class Join(nn.Module):
 
     def forward(
         self,
-        pieces: Tensor,
-        position: Tensor | None,
-        segment: Tensor | None,
-        language: Tensor | None,
-        task: Tensor | None,
+        x: Tensor,
+        added: Sequence[Tensor],
         noise: Noise | None = None,
         site: Site | None = None,
     ) -> Tensor:
         """The parts, broadcast to (B, L, D), as one."""
-        x = pieces
-        if position is not None:
-            x = x + position
-        if segment is not None:
-            x = x + segment
-        if language is not None:
-            x = x + language
-        if task is not None:
-            x = x + task
+        for part in added:
+            x = x + part
         return self.drop(self.norm(tap(site, "sum", x)), noise, 0)

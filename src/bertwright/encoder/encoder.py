@@ -1,7 +1,7 @@
 """The encoder: embeddings, blocks, a last norm."""
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import cast
 
@@ -184,17 +184,17 @@ class Encoder(nn.Module):
         """The longest row that the positions allow; None where there is no limit."""
         return self.embeddings.positions.longest
 
-    @contextmanager
-    def record(self, *patterns: str, gradients: bool = False) -> Generator[dict[str, Tensor]]:
+    def record(
+        self, *patterns: str, gradients: bool = False
+    ) -> AbstractContextManager[dict[str, Tensor]]:
         """Collect the values with these names while the context is open."""
-        with self.taps.record(*patterns, gradients=gradients) as values:
-            yield values
+        return self.taps.record(*patterns, gradients=gradients)
 
-    @contextmanager
-    def replace(self, pattern: str, function: Callable[[Tensor], Tensor]) -> Generator[None]:
+    def replace(
+        self, pattern: str, function: Callable[[Tensor], Tensor]
+    ) -> AbstractContextManager[None]:
         """Put ``function(value)`` in the place of the values with this name."""
-        with self.taps.replace(pattern, function):
-            yield
+        return self.taps.replace(pattern, function)
 
     @contextmanager
     def gate(self, gates: dict[str, Tensor]) -> Generator[None]:
@@ -210,12 +210,20 @@ class Encoder(nn.Module):
 
     @contextmanager
     def forbid(self, block: int, edges: Tensor) -> Generator[None]:
-        """Hide edges of one block: ``edges`` bool, broadcast to (B, H, L, L), True is hidden."""
+        """Hide edges of one block: ``edges`` bool, broadcast to (B, H, L, L), True is hidden. Who
+        is left nothing to see reads zeros."""
 
         def hide(scores: Tensor) -> Tensor:
             return scores.masked_fill(edges, torch.finfo(scores.dtype).min)
 
-        with self.replace(f"blocks.{block}.attention.scores", hide):
+        def unread(weights: Tensor) -> Tensor:
+            return weights.masked_fill(edges, 0.0)
+
+        attention = f"blocks.{block}.attention"
+        with (
+            self.replace(f"{attention}.scores", hide),
+            self.replace(f"{attention}.weights", unread),
+        ):
             yield
 
 

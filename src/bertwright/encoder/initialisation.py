@@ -42,19 +42,14 @@ class Published(Initialisation):
 class WidthAware(Initialisation):
     """1/sqrt(fan-in) for matrices, so that every width starts with states of the same size.
 
-    Residual outputs are divided by the root of the number of residual writes; a table starts at
-    ``table_scale`` / sqrt(width).
+    Residual outputs are divided by the root of the number of residual writes.
     """
 
     kind: Literal["width-aware"] = "width-aware"
-    table_scale: float = 1.0
-    residual_scale: float = 1.0
 
     def deviation(self, weight: Tensor, role: Role, num_residual: int) -> float:
         scale = _fan_in(weight, role) ** -0.5
-        if role.kind == "table":
-            return scale * self.table_scale
-        return scale * (self.residual_scale * num_residual**-0.5 if role.residual else 1.0)
+        return scale * (num_residual**-0.5 if role.residual else 1.0)
 
 
 class Small(Initialisation):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from bertwright.errors import UserError
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.questions import Question, ask_pieces
 from bertwright.examples.selection.choosing import FILLER, budget, in_hash_order, num_slots
@@ -22,7 +23,13 @@ def shuffle_runs(
     """
     num_rows, length = rows.pieces.shape
     first = draw.named("first").integers(size)
-    start = first + size * np.arange((length - size + 1) // size)
+    runs = (length - size + 1) // size
+    if runs < 1:
+        raise UserError(
+            f"runs of {size} pieces are too long for rows of {length} places: set objectives."
+            f"word-order.size to {(length + 1) // 2} at most"
+        )
+    start = first + size * np.arange(runs)
     slots = min(max(1, num_slots(length, rate) // size), start.shape[1])
     inside = start[:, :, None] + np.arange(size)
     row = np.arange(num_rows)[:, None, None]

@@ -1,10 +1,10 @@
 """Long short-term memory: a place is told what came before it by one state (Hochreiter 1997)."""
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Literal, Self, cast
+from typing import ClassVar, Literal, cast
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor, nn
 
 from bertwright.encoder.kernels.noise import Noise, weight_dropout
@@ -41,17 +41,11 @@ class LstmChoice(Mixer):
     biases: Literal[1, 2] = 1
     forget: float = 1.0
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    kernel: Literal["auto", "explicit", "fused"] = "auto"
+    kernel: Literal["auto", "explicit"] = "auto"
 
     any_rule: ClassVar[bool] = False
     remembers: ClassVar[bool] = True
     recurrent: ClassVar[bool] = True
-
-    @model_validator(mode="after")
-    def _a_kernel_that_can(self) -> Self:
-        if self.kernel == "fused" and not self.is_plain:
-            raise ValueError("kernel fused neither clips nor projects: set it to explicit")
-        return self
 
     @property
     def is_plain(self) -> bool:

@@ -34,7 +34,7 @@ class Infilling(Noising):
     kind: Literal["infilling"] = "infilling"
     begins: Literal["pad", "start", "end", "mask"] = "end"
     rate: float = Field(default=0.3, gt=0.0, lt=1.0)
-    mean: float = Field(default=3.0, gt=0.0)
+    mean: float = Field(default=3.0, ge=1.0, le=30.0)
     permuted: bool = True
 
     def targets(self, length: int) -> int:
