@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from bertwright.errors import UserError
 from bertwright.files import atomic_file, atomic_folder, require_free, write_text
@@ -32,6 +34,24 @@ def test_a_folder_takes_its_name_when_it_is_whole(tmp_path: Path) -> None:
         assert not wanted.exists()
     assert (wanted / "weights").read_bytes() == b"123"
     assert list(wanted.parent.iterdir()) == [wanted]
+
+
+def test_a_full_disk_is_named_whoever_writes(tmp_path: Path) -> None:
+    def tensors(file: Path) -> None:
+        save_file({"a": torch.zeros(10_000)}, file)
+
+    def zeros(file: Path) -> None:
+        file.write_bytes(bytes(10_000))
+
+    for write in (tensors, zeros):
+        file = tmp_path / "model.safetensors"
+        with (
+            pytest.raises(UserError, match="File too large: free some space"),
+            largest_file(5_000),
+            atomic_file(file) as temporary,
+        ):
+            write(temporary)
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_an_empty_folder_may_be_filled(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import fcntl
 import glob
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Generator
@@ -87,10 +88,18 @@ def full_disk_named(path: Path) -> Generator[None]:
     """Turn a full disk (or quota, or file-size limit) into a sentence that names the path."""
     try:
         yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise UserError(f"{path}: {error.strerror}: free some space and run again") from error
+    except Exception as error:
+        number = error.errno if isinstance(error, OSError) else _number_told(error)
+        if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            reason = os.strerror(number)
+            raise UserError(f"{path}: {reason}: free some space and run again") from error
         raise
+
+
+def _number_told(error: Exception) -> int | None:
+    """The number of an operating system's error in the words of a library that has its own."""
+    told = re.search(r"os error (\d+)", str(error))
+    return int(told[1]) if told else None
 
 
 def digests(path: Path) -> dict[str, str]:

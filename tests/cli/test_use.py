@@ -102,8 +102,10 @@ def test_fill_mask_names_pieces(folder: Path) -> None:
     assert "%" in invoke("fill-mask", folder / "model", "The [MASK]").stdout
 
 
-@pytest.mark.parametrize(("pooling", "width"), [("mean", 32), ("cls", 32), ("last-four", 64)])
-def test_embed_writes_vectors(folder: Path, tmp_path: Path, pooling: str, width: int) -> None:
+@pytest.mark.parametrize(("pooling", "layers", "width"), [("mean", "last-2", 64), ("cls", "1", 32)])
+def test_embed_writes_vectors(
+    folder: Path, tmp_path: Path, pooling: str, layers: str, width: int
+) -> None:
     out = tmp_path / "vectors.npy"
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
     found = printed(
@@ -114,6 +116,8 @@ def test_embed_writes_vectors(folder: Path, tmp_path: Path, pooling: str, width:
         out,
         "--pooling",
         pooling,
+        "--layers",
+        layers,
         "--normalise",
     )
     assert found == {"file": str(out), "texts": len(TEXTS), "width": width}
@@ -161,6 +165,7 @@ def test_minimal_pairs_prints_what_was_promised(folder: Path, tmp_path: Path) ->
             ("finetune", "model", "--tags", "upos", "--pair", "x", "-o", "x"),
             "--tags reads words and their tags: leave --pair out",
         ),
+        (("finetune", "model", "--tags", "rte", "-o", "x"), "say --task rte"),
         (("predict", "tuned", "train.tsv", "--jsonl"), "a file says by its ending what it holds"),
         (("predict", "tuned", "train.tsv", "-o", "model"), "model is a folder: name a file"),
         (("fill-mask", "model", "red " * 600 + "[MASK]"), "hides places behind the 512 pieces"),

@@ -53,12 +53,8 @@ def test_layers_are_those_of_the_whole_pass_and_mix_as_asked(model: TextModel) -
             np.testing.assert_allclose(vector, expected.mean(axis=0), atol=1e-5)
 
 
-def test_last_four_is_short_for_layers(model: TextModel) -> None:
-    one, other = model.embed(TEXTS, "last-four"), model.embed(TEXTS, layers="last-4")
-    np.testing.assert_array_equal(one, other)
+def test_no_texts_have_vectors_of_the_same_width(model: TextModel) -> None:
     assert model.embed([], layers="last-2").shape == (0, 64)
-    with pytest.raises(UserError, match="last-four chooses layers"):
-        model.embed(TEXTS, "last-four", layers="all")
 
 
 @pytest.mark.parametrize(

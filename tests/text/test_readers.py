@@ -1,5 +1,6 @@
 """Every kind of input, and every wrong one."""
 
+import codecs
 import csv
 import gzip
 import io
@@ -222,6 +223,8 @@ def test_compressed_files_of_several_members(packing: str, tmp_path: Path) -> No
     file.write_bytes(pack(b"one ") + pack(b"two " * 200_000) + pack(b"three"))
     documents, _ = read(file)
     assert " ".join(documents).split() == ["one", *["two"] * 200_000, "three"]
+    file.write_bytes(pack(b"") + pack(codecs.BOM_UTF8 + b"one"))
+    assert read(file)[0] == ["one"]
 
 
 def test_wrong_rows_are_named(tmp_path: Path) -> None:
@@ -280,7 +283,7 @@ def test_a_damaged_parquet_file_is_named(tmp_path: Path) -> None:
 
 
 def test_an_empty_line_of_a_table_is_no_row(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("text,lang\nhello there,en\n\nbye now,en\n")
+    (tmp_path / "a.csv").write_text("\ntext,lang\nhello there,en\n\nbye now,en\n")
     sources = find_sources([tmp_path / "a.csv"], language_column="lang")
     found = list(read_documents(sources, ReadCounts()))
     assert [document.text for document in found] == ["hello there", "bye now"]

@@ -2,10 +2,9 @@
 
 import json
 import sys
-from enum import StrEnum
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -20,22 +19,6 @@ Language = Annotated[
 ]
 
 
-class Pooling(StrEnum):
-    """How the states of a text become one vector."""
-
-    MEAN = "mean"
-    CLS = "cls"
-    LAST_FOUR = "last-four"
-
-
-class Mix(StrEnum):
-    """How several layers become one."""
-
-    CONCAT = "concat"
-    SUM = "sum"
-    MEAN = "mean"
-
-
 def embed(
     model: Annotated[Path, typer.Argument(help="A model folder, ours or Hugging Face's.")],
     file: Annotated[
@@ -46,11 +29,8 @@ def embed(
         typer.Option("-o", "--output", help="Write a NumPy file (N, D) instead of JSON lines."),
     ] = None,
     pooling: Annotated[
-        Pooling,
-        typer.Option(
-            help="Mean over the pieces, the first, or the last four blocks' means side by side."
-        ),
-    ] = Pooling.MEAN,
+        Literal["mean", "cls"], typer.Option(help="Mean over the pieces, or the first.")
+    ] = "mean",
     layers: Annotated[
         str,
         typer.Option(
@@ -58,8 +38,9 @@ def embed(
         ),
     ] = "last",
     mix: Annotated[
-        Mix, typer.Option(help="Several layers side by side, their sum, or their mean.")
-    ] = Mix.CONCAT,
+        Literal["concat", "sum", "mean"],
+        typer.Option(help="Several layers side by side, their sum, or their mean."),
+    ] = "concat",
     normalise: Annotated[
         bool, typer.Option("--normalise", help="Scale every vector to length 1.")
     ] = False,
@@ -81,13 +62,10 @@ def embed(
     if as_json and output is None:
         raise UserError("embed --json says what was written: name a file with -o")
     loaded = load(model)
-    if file == Path("-"):
-        lines = (line.rstrip("\r\n") for line in sys.stdin)
-    else:
-        lines = (line for _, line in read_lines(file))
+    lines = (line for _, line in read_lines(file))
     kept: list[np.ndarray] = []
     while texts := list(islice(lines, AT_ONCE)):
-        vectors = loaded.embed(texts, pooling.value, normalise, layers, mix.value, language)
+        vectors = loaded.embed(texts, pooling, normalise, layers, mix, language)
         if output is None:
             for text, vector in zip(texts, vectors.tolist(), strict=True):
                 line = {"text": text, "vector": vector}
@@ -95,11 +73,8 @@ def embed(
         else:
             kept.append(vectors)
     if output is not None:
-        whole = (
-            np.concatenate(kept)
-            if kept
-            else loaded.embed([], pooling.value, layers=layers, mix=mix.value)
-        )
+        empty = [] if kept else [loaded.embed([], pooling, layers=layers, mix=mix)]
+        whole = np.concatenate(kept + empty)
         with atomic_file(output) as temporary, open(temporary, "wb") as opened:
             np.save(opened, whole)
         report({"file": str(output), "texts": len(whole), "width": whole.shape[1]}, as_json)

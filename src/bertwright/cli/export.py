@@ -1,8 +1,7 @@
 """``bertwright export``: a model as everyone else reads it."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -10,16 +9,10 @@ from bertwright.cli.output import AsJson, report
 from bertwright.cli.plugin import Plugin
 
 
-class Format(StrEnum):
-    """What a model can be written as."""
-
-    HUGGINGFACE = "huggingface"
-
-
 def export(
     model: Annotated[Path, typer.Argument(help="The folder of a model, fine-tuned or not.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Where the export is written.")],
-    to: Annotated[Format, typer.Option(help="The format.")] = Format.HUGGINGFACE,
+    to: Annotated[Literal["huggingface"], typer.Option(help="The format.")] = "huggingface",
     verify: Annotated[
         bool, typer.Option("--verify", help="Load what was written with Transformers and compare.")
     ] = False,
@@ -39,7 +32,7 @@ def export(
         written = export_folder(fine_tuned, fine_tuned.tokenizer, out, verify, family)
     else:
         written = export_folder(*load_model(model), out, verify, family)
-    result = {"folder": str(out), "format": to.value, "architecture": written.architecture}
+    result = {"folder": str(out), "format": to, "architecture": written.architecture}
     if written.max_difference is not None:
         result |= {"max_difference": written.max_difference}
     if written.left_behind:

@@ -58,6 +58,7 @@ def finetune(
     from bertwright.machine import tune_allocator
 
     tune_allocator()
+    from bertwright.errors import UserError
     from bertwright.interop.loading import load
     from bertwright.recipes.loading import changed
     from bertwright.tasks import finetuning
@@ -75,6 +76,8 @@ def finetune(
     elif tags is not None:
         refuse(context, "--tags reads words and their tags", *columns)
         chosen = tagging_task(tags, tags) if tags == "tag" else find_task(tags)
+        if chosen.answer != "tags":
+            raise UserError(f"--tags {tags}: {tags} is no task of tagged words: say --task {tags}")
     else:
         name = (data or train or Path("task")).name.split(".")[0]
         chosen = table_task(name, Columns(text, pair, label), "number" if number else "class")
@@ -83,7 +86,7 @@ def finetune(
         if seeds > 1:
             say(f"seed {seed}")
         speed = Speed()
-        return Reporters(ProgressLine(clock, speed), speed)
+        return Reporters(speed, ProgressLine(clock, speed))
 
     stated: dict[str, Any] = {"epochs": epochs, "rate": rate, "batch": batch, "seeds": seeds}
     settings = {name: value for name, value in stated.items() if value is not None}

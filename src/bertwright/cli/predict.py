@@ -38,6 +38,7 @@ def predict(
     from bertwright.errors import UserError
     from bertwright.interop.loading import load
     from bertwright.tasks.fine_tuned import FineTuned
+    from bertwright.tasks.formats.lines import read_lines
     from bertwright.tasks.prediction import predict_file, predict_lines
 
     if file != Path("-"):
@@ -46,10 +47,7 @@ def predict(
     if not isinstance(loaded, FineTuned):
         raise UserError(f"{model} is not fine-tuned for a task: run bertwright finetune first")
     if file == Path("-"):
-        lines = (
-            (f"standard input line {number}", line.rstrip("\r\n"))
-            for number, line in enumerate(sys.stdin, start=1)
-        )
+        lines = ((f"standard input line {number}", line) for number, line in read_lines(file))
         predictions = predict_lines(loaded, lines, ".jsonl" if jsonl else ".txt")
     else:
         predictions = predict_file(loaded, file)

@@ -1,21 +1,12 @@
 """``bertwright prompt``: classification by a prompt with some solved examples, without training."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from bertwright.cli.output import AsJson, report
 from bertwright.cli.plugin import Plugin
-
-
-class Comparison(StrEnum):
-    """By which number the labels are compared."""
-
-    SUM = "sum"
-    MEAN = "mean"
-    PRIOR = "prior"
 
 
 def prompt(
@@ -34,9 +25,9 @@ def prompt(
     ] = None,
     between: Annotated[str, typer.Option(help="What parts the examples.")] = r"\n\n",
     compare: Annotated[
-        Comparison,
+        Literal["sum", "mean", "prior"],
         typer.Option(help="Labels by their log-likelihood, that per piece, or less their prior."),
-    ] = Comparison.SUM,
+    ] = "sum",
     text: Annotated[str, typer.Option(help="The column of the text.")] = "text",
     pair: Annotated[str | None, typer.Option(help="The column of the second text.")] = None,
     label: Annotated[str, typer.Option(help="The column of the label.")] = "label",
@@ -77,7 +68,7 @@ def prompt(
         training=None if trained_on is None else Data.open(trained_on),
         template=template.replace(r"\n", "\n"),
         between=between.replace(r"\n", "\n"),
-        comparison=compare.value,
+        comparison=compare,
         **settings,
     )
     report(found.as_dict(), as_json)

@@ -31,7 +31,7 @@ from bertwright.objectives.causal import Causal
 from bertwright.objectives.masked import Masked
 from bertwright.text.tokenizers import Tokenizer
 
-Pooling = Literal["mean", "cls", "last-four"]
+Pooling = Literal["mean", "cls"]
 Vectors = NDArray[np.float32]
 
 
@@ -103,15 +103,10 @@ class TextModel:
         ``pooling`` is the ``mean`` over the pieces or ``cls``, the first piece. ``layers`` names
         those that are read: ``last``, a number (0 is the embeddings), ``5-8``, ``2,4``, ``last-4``
         or ``all``; where there are several, ``mix`` puts them side by side (``concat``), or takes
-        their ``sum`` or their ``mean``. The pooling ``last-four`` is short for the mean over the
-        pieces of the last four layers side by side, (N, 4 D). ``language`` as in :meth:`encode`.
+        their ``sum`` or their ``mean``. ``language`` as in :meth:`encode`.
         """
-        if pooling not in ("mean", "cls", "last-four"):
-            raise UserError(f"there is no pooling {pooling!r}: choose mean, cls or last-four")
-        if pooling == "last-four":
-            if layers != "last":
-                raise UserError("the pooling last-four chooses layers: leave one of the two out")
-            pooling, layers, mix = "mean", "last-4", "concat"
+        if pooling not in ("mean", "cls"):
+            raise UserError(f"there is no pooling {pooling!r}: choose mean or cls")
         texts = _several(texts)
         chosen = layers_of(layers, mix, self.model.recipe.encoder.widths)
         vectors: Vectors | None = None

@@ -1,6 +1,5 @@
 """Predictions for files and streams: one line in, one JSON object out, in the same order."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -13,7 +12,7 @@ from bertwright.tasks.description import columns_of, without_labels
 from bertwright.tasks.encoding import Examples
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.examples import Example, TaggedWords
-from bertwright.tasks.formats.lines import read_lines, suffix_of
+from bertwright.tasks.formats.lines import json_object, read_lines, suffix_of
 from bertwright.tasks.task import Task
 
 AT_ONCE = 2048
@@ -82,12 +81,7 @@ def _from_text(where: str, line: str, task: Task) -> Example | TaggedWords:
 
 
 def _from_json(where: str, line: str, task: Task) -> Example | TaggedWords:
-    try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{where} is not JSON: {error.msg} at {error.colno}") from error
-    if not isinstance(row, dict):
-        raise UserError(f"{where}: expected a JSON object, found {type(row).__name__}")
+    row = json_object(where, line)
     if task.answer == "tags":
         words = _value(where, row, "words", list)
         return TaggedWords(tuple(map(str, words)))

@@ -145,10 +145,11 @@ def _read_separated(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterat
     ended = (f"{line}\n" for line in lines(texts, source.name, _LONGEST_ROW))
     csv.field_size_limit(_LONGEST_ROW)
     rows = csv.reader(ended, dialect=_DIALECTS[source.format])
+    filled = filter(None, rows)  # an empty line is no row
     try:
-        header = next(rows, [])
+        header = next(filled, [])
         places = [_place(header, name, source) for name in source.columns] if header else []
-        for row in filter(None, rows):  # an empty line is no row
+        for row in filled:
             values = [row[place] if place < len(row) else "" for place in places]
             yield f"{source.name}, line {rows.line_num}", values
     except csv.Error as error:

@@ -55,7 +55,7 @@ def decode(blocks: Iterable[bytes], name: str, counts: ReadCounts) -> Iterator[s
     Errors: UserError where the file is not text.
     """
     pending, carriage_return, first = b"", False, True
-    for block, last in _and_last(blocks):
+    for block, last in _and_last(filter(None, blocks)):
         data = pending + block
         if first:
             data = data.removeprefix(codecs.BOM_UTF8)

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from bertwright.axes import Choice
 from bertwright.errors import UserError
+from bertwright.files import write_text
 from bertwright.text.characters import healed
 from bertwright.text.marks import WORD_START, mark_pieces
 
@@ -135,9 +136,9 @@ class Tokenizer:
         """Write the tokenizer into a folder, which may hold other things."""
         folder = Path(path)
         folder.mkdir(parents=True, exist_ok=True)
-        self.backend.save(str(folder / FILE))
+        write_text(folder / FILE, self.backend.to_str(pretty=True))
         about = {"kind": self.kind, "size": self.size, "hash": self.hash}
-        (folder / ABOUT).write_text(json.dumps(about, indent=1) + "\n")
+        write_text(folder / ABOUT, json.dumps(about, indent=1) + "\n")
 
     @property
     def size(self) -> int:

@@ -48,6 +48,7 @@ class Source:
 
         Errors: UserError for anything else.
         """
+        path = path.resolve()
         folder = path if is_model(path) else path.parent.parent
         if not is_model(folder):
             raise UserError(

@@ -7,7 +7,6 @@ ones as they were; a folder that a broken disk or a copy cut short fails its che
 over.
 """
 
-import errno
 import hashlib
 import json
 import re
@@ -17,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -66,7 +64,8 @@ class Checkpoints:
         with atomic_folder(path) as temporary:
             for group, tensors in groups.items():
                 if tensors:
-                    save_tensors(temporary / f"{group}.safetensors", tensors)
+                    whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
+                    save_file(whole, temporary / f"{group}.safetensors")
             (temporary / "state.json").write_text(json.dumps(dict(state), indent=1))
             manifest = {"step": step, "score": score, "files": _checksums(temporary)}
             (temporary / "manifest.json").write_text(json.dumps(manifest, indent=1))
@@ -95,19 +94,6 @@ class Checkpoints:
         for path in paths[: -self.keep]:
             if path != best:
                 shutil.rmtree(path)
-
-
-def save_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write a safetensors file.
-
-    Errors: OSError when the disk is full (the library has an error of its own for it).
-    """
-    try:
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, file)
-    except SafetensorError as error:
-        number = re.search(r"os error (\d+)", str(error))
-        code = int(number[1]) if number else errno.EIO
-        raise OSError(code, str(error)) from error
 
 
 def open_whole(path: Path) -> Checkpoint | None:

@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from bertwright.errors import UserError
 from bertwright.tasks.formats.examples import Example
+from bertwright.tasks.formats.lines import STANDARD_INPUT, name_of, read_lines
 from bertwright.tasks.formats.tables import Columns, read_table
 
 PAIRS = Columns("a", "b", "label")
@@ -38,6 +40,25 @@ def test_three_layouts_plain_and_gzipped(tmp_path: Path, name: str, text: str) -
     zipped.write_bytes(gzip.compress(text.encode()))
     for path in (plain, windows, zipped):
         assert read_table(path, PAIRS) == EXPECTED
+
+
+def test_standard_input_is_read_as_a_file_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for content in (b"\xef\xbb\xbfone\r\ntwo\n", b"one\ncaf\xe9\n"):
+        (tmp_path / "x").write_bytes(content)
+        told: list[str] = []
+        for path in (STANDARD_INPUT, tmp_path / "x"):
+            monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+            try:
+                told.append(str(list(read_lines(path))))
+            except UserError as error:
+                told.append(str(error).removeprefix(name_of(path)))
+        assert told[0] == told[1]
+        assert told[0] in (
+            str([(1, "one"), (2, "two")]),
+            " line 2: byte 4 is not UTF-8: convert it to UTF-8",
+        )
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\t\0"), min_size=1)

@@ -1,15 +1,21 @@
-"""The lines of a text file, plain or gzipped.
+"""The lines of a text file, plain or gzipped, and of standard input.
 
 A line ends at a line feed and nowhere else: some data sets carry control characters and Unicode
 line separators inside a row, at which ``str.splitlines`` would break it.
 """
 
 import gzip
+import json
+import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from bertwright.errors import UserError
+
+STANDARD_INPUT = Path("-")
 
 _BYTE_ORDER_MARK = "\ufeff"
 _DAMAGE = (gzip.BadGzipFile, EOFError, zlib.error)
@@ -21,22 +27,45 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     Line feeds, carriage returns before them and a byte order mark are taken off.
     Errors: UserError for a missing or damaged file and for a line that is not UTF-8.
     """
-    if not path.is_file():
+    name = name_of(path)
+    if path != STANDARD_INPUT and not path.is_file():
         raise UserError(f"{path}: no such file")
     number = 0
     try:
-        with gzip.open(path, "rb") if _is_gzip(path) else open(path, "rb") as opened:
+        with _opened(path) as opened:
             for number, line in enumerate(opened, start=1):
                 text = line.decode("utf-8").removesuffix("\n").removesuffix("\r")
                 yield number, text.removeprefix(_BYTE_ORDER_MARK) if number == 1 else text
     except UnicodeDecodeError as error:
         raise UserError(
-            f"{path} line {number}: byte {error.start + 1} is not UTF-8: convert the file to UTF-8"
+            f"{name} line {number}: byte {error.start + 1} is not UTF-8: convert it to UTF-8"
         ) from error
     except _DAMAGE as error:
         raise UserError(
             f"{path} is damaged or cut short after line {number} ({error}): fetch it again"
         ) from error
+
+
+def json_object(where: str, line: str) -> dict[str, Any]:
+    """The JSON object on a line; UserError, which says ``where``, for anything else."""
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise UserError(f"{where} is not JSON: {error.msg} at {error.colno}") from error
+    if not isinstance(row, dict):
+        raise UserError(f"{where}: expected a JSON object, found {type(row).__name__}")
+    return row
+
+
+def name_of(path: Path) -> str:
+    """What messages call a file."""
+    return "standard input" if path == STANDARD_INPUT else str(path)
+
+
+def _opened(path: Path) -> AbstractContextManager[Iterable[bytes]]:
+    if path == STANDARD_INPUT:
+        return nullcontext(sys.stdin.buffer)
+    return gzip.open(path, "rb") if _is_gzip(path) else open(path, "rb")
 
 
 def suffix_of(path: Path) -> str:

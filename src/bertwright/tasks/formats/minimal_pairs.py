@@ -1,6 +1,5 @@
 """Minimal pairs in the layout of BLiMP (Warstadt et al. 2020): JSON lines, one pair on each."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from pathlib import Path
 
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
-from bertwright.tasks.formats.lines import read_lines
+from bertwright.tasks.formats.lines import json_object, read_lines
 
 _GOOD, _BAD = "sentence_good", "sentence_bad"
 
@@ -53,12 +52,7 @@ def first_of_each(pairs: Iterable[MinimalPair], most: int) -> list[MinimalPair]:
 
 def _pair(file: Path, number: int, line: str) -> MinimalPair:
     where = f"{file} line {number}"
-    try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{where} is not JSON: {error.msg} at {error.colno}") from error
-    if not isinstance(row, dict):
-        raise UserError(f"{where}: expected a JSON object, found {type(row).__name__}")
+    row = json_object(where, line)
     for key in (_GOOD, _BAD):
         if key not in row:
             raise UserError(f"{where}: no key {key!r}{did_you_mean(key, row)}")

@@ -1,12 +1,10 @@
 """Prompts: a text on each line, or JSON lines with ``{"prompt": "a text"}``."""
 
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from bertwright.errors import UserError
-from bertwright.tasks.formats.lines import read_lines, suffix_of
+from bertwright.tasks.formats.lines import json_object, read_lines, suffix_of
 
 
 def read_prompts(path: Path) -> Iterator[str]:
@@ -27,10 +25,7 @@ def prompts_of(name: str, lines: Iterable[tuple[int, str]], is_json: bool) -> It
 
 
 def _prompt(where: str, line: str) -> str:
-    try:
-        row: Any = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{where} is not JSON: {error.msg} at {error.colno}") from error
-    if not isinstance(row, dict) or not isinstance(row.get("prompt"), str):
+    row = json_object(where, line)
+    if not isinstance(row.get("prompt"), str):
         raise UserError(f'{where}: expected {{"prompt": "a text"}}')
     return row["prompt"]

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
 from bertwright.tasks.formats.examples import Example
-from bertwright.tasks.formats.lines import read_lines, suffix_of
+from bertwright.tasks.formats.lines import json_object, read_lines, suffix_of
 
 Row = tuple[str, Mapping[str, Any]]
 """Where the row stands, for messages, and its fields by column."""
@@ -87,12 +87,7 @@ def _jsonl(path: Path, columns: Columns) -> Iterator[Row]:
         if not line.strip():
             continue
         where = f"{path} line {number}"
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise UserError(f"{where} is not JSON: {error.msg} at {error.colno}") from error
-        if not isinstance(row, dict):
-            raise UserError(f"{where}: expected a JSON object, found {type(row).__name__}")
+        row = json_object(where, line)
         _require(where, columns, row)
         yield where, row
 

@@ -74,7 +74,7 @@ class Trial:
         model = Model.build(recipe, self.data.tokenizer.size, self.data.tokenizer).to(device)
         parameters = MasterParameters(model, roles(model), recipe.precision, device)
         batches = RecipeBatches(recipe, self.data, self.mine)
-        watching = _Watching(watch)
+        watching, speed = _Watching(watch), Speed()
         with tempfile.TemporaryDirectory() as folder:
             job = Job(
                 parameters=parameters,
@@ -86,7 +86,7 @@ class Trial:
                 weights=batches.weights,
                 clip=Clipping(recipe.clip),
                 processes=self.mine,
-                reporter=Reporters(ProgressLine(clock, Speed()), watching),
+                reporter=Reporters(speed, ProgressLine(clock, speed), watching),
                 folder=Path(folder),
             )
             try:
