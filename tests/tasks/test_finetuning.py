@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -57,6 +58,14 @@ def assert_learned_by_heart(model, task, examples, **settings) -> None:
 def test_classes_are_learned_by_heart(pretrained, system: str, precision: str) -> None:
     model = pretrained(system)
     assert_learned_by_heart(model, CLASSES, classes(), precision=precision, epochs=16)
+
+
+def test_classes_may_be_numbers(pretrained) -> None:
+    names = sorted({example.label for example in classes()})
+    numbered = [replace(e, label=names.index(e.label)) for e in classes()]
+    found = learned(pretrained("bert"), CLASSES, numbered, epochs=1)
+    assert found.model.task.labels == tuple(map(str, range(len(names))))
+    assert {p.answer for p in found.best.predictions} <= set(found.model.task.labels)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -5,7 +5,7 @@ every word.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -107,14 +107,13 @@ class NumberAnswers:
     def predictions(
         self, rows: Sequence[TaskRow], outputs: Sequence[Floats], num_examples: int
     ) -> list[Prediction]:
-        return [Prediction(self.mean + self.deviation * float(o[0, 0])) for o in outputs]
+        return [Prediction(float(numbers[0, 0])) for numbers in outputs]
 
     @torch.no_grad()
-    def fold_into(self, out: torch.nn.Linear) -> "NumberAnswers":
-        """Let the last layer say the number itself; returns answers that need no scale."""
+    def fold_into(self, out: torch.nn.Linear) -> None:
+        """Let the last layer say the number itself."""
         out.weight.mul_(self.deviation)
         out.bias.mul_(self.deviation).add_(self.mean)
-        return replace(self, mean=0.0, deviation=1.0)
 
 
 @dataclass(frozen=True)
@@ -156,11 +155,6 @@ def answers_of(task: Task) -> Answers:
 def num_outputs(task: Task) -> int:
     """The outputs that a head needs for a task."""
     return len(task.labels) or 1
-
-
-def reference(example: Example | TaggedWords) -> Any:
-    """The right answer to an example, as the file writes it; None where it is not known."""
-    return example.tags if isinstance(example, TaggedWords) else example.label
 
 
 def _cross_entropy(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,12 +1,10 @@
 """Evaluation of a model on data: a pre-trained one on text, a fine-tuned one on its task."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from bertwright.errors import UserError
 from bertwright.model.text_model import TextModel
-from bertwright.tasks.answers import reference
 from bertwright.tasks.catalogue import find_part
 from bertwright.tasks.encoding import Examples
 from bertwright.tasks.fine_tuned import FineTuned
@@ -48,22 +46,21 @@ def _on_task(model: FineTuned, data: Path | str | Examples) -> dict[str, Any]:
     if isinstance(data, str | Path):
         path = Path(data)
         data = task.read(find_part(path, "dev") if path.is_dir() else path)
-    references = [reference(example) for example in data]
+    references = [task.reference(example) for example in data]
     if not references or any(right is None for right in references):
         raise UserError(f"task {task.name}: there are examples without labels: nothing to compare")
-    unknown = _unknown_labels(task, references)
+    unknown = _unknown_labels(task, data)
     scores = task.score(references, [prediction.answer for prediction in model.predict(data)])
     metric = task.metrics[0]
     found = {"task": task.name, "metric": metric, "score": scores[metric], "metrics": scores}
     return found | ({"unknown_labels": unknown} if unknown else {})
 
 
-def _unknown_labels(task: Task, references: Sequence[Any]) -> list[str]:
+def _unknown_labels(task: Task, data: Examples) -> list[str]:
     """The labels that the model cannot answer with; UserError where it knows none of them."""
     if task.answer == "number":
         return []
-    single = task.answer == "class"
-    stated = {str(label) for right in references for label in ([right] if single else right)}
+    stated = task.labels_of(data)
     unknown = sorted(stated - set(task.labels))
     if len(unknown) == len(stated):
         known = ", ".join(task.labels)

@@ -24,13 +24,12 @@ from bertwright.model.text_model import TextModel
 from bertwright.optimisers.adam import AdamW
 from bertwright.randomness import Permutation, key
 from bertwright.statistics import Estimate, estimate
-from bertwright.tasks.answers import NumberAnswers, answers_of, num_outputs, reference
+from bertwright.tasks.answers import NumberAnswers, answers_of, num_outputs
 from bertwright.tasks.bucketing import BatchPlan
 from bertwright.tasks.catalogue import find_part, find_task
 from bertwright.tasks.encoding import Examples, RowMaker
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning_settings import FineTuning, repays, with_dropout
-from bertwright.tasks.formats.examples import TaggedWords
 from bertwright.tasks.heads import check_head, default_head
 from bertwright.tasks.prediction import as_lines
 from bertwright.tasks.task import Task
@@ -224,16 +223,11 @@ def _parts(
 def _check_labels(task: Task, train: Examples, dev: Examples) -> None:
     """Refuse examples that cannot be learned from, or judged by."""
     for part, examples in (("training", train), ("development", dev)):
-        if any(reference(example) is None for example in examples):
+        if any(task.reference(example) is None for example in examples):
             raise UserError(f"the {part} part has examples without labels")
     if task.answer == "number":
         return
-    seen = {
-        label
-        for e in train
-        for label in (e.tags or () if isinstance(e, TaggedWords) else [str(e.label)])
-    }
-    if odd := sorted(seen - set(task.labels)):
+    if odd := sorted(task.labels_of(train) - set(task.labels)):
         raise UserError(
             f"task {task.name} has no label {odd[0]!r}{did_you_mean(odd[0], task.labels)}"
         )
@@ -268,7 +262,7 @@ def _write(
         "versions": machine.versions("torch", "bertwright"),
     }
     with atomic_folder(out) as folder:
-        lines = as_lines(training.dev, result.best.predictions, with_references=True)
+        lines = as_lines(training.dev, result.best.predictions, training.task)
         _write_lines(folder / "predictions.jsonl", lines)
         _write_lines(
             folder / "metrics.jsonl",

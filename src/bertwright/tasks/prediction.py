@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
-from bertwright.tasks.answers import Prediction, reference
+from bertwright.tasks.answers import Prediction
 from bertwright.tasks.description import columns_of, without_labels
 from bertwright.tasks.encoding import Examples
 from bertwright.tasks.fine_tuned import FineTuned
@@ -53,11 +53,11 @@ def predict(
 
 
 def as_lines(
-    examples: Examples, predictions: Sequence[Prediction], with_references: bool = False
+    examples: Examples, predictions: Sequence[Prediction], task: Task | None = None
 ) -> Iterator[dict[str, Any]]:
-    """What was asked, what was predicted and, if wanted, what is right."""
+    """What was asked, what was predicted and, where the task is given, what is right."""
     for example, prediction in zip(examples, predictions, strict=True):
-        right = {"reference": reference(example)} if with_references else {}
+        right = {} if task is None else {"reference": task.reference(example)}
         yield {**_asked(example), **right, **prediction.as_dict()}
 
 

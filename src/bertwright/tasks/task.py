@@ -35,7 +35,7 @@ class Task:
         """This task with the labels of its training examples, unless it came with its own."""
         if self.answer == "number" or self.labels:
             return self
-        labels = tuple(sorted({label for e in examples for label in _labels(e)}))
+        labels = tuple(sorted(self.labels_of(examples)))
         if len(labels) < 2:
             found = f"only the label {labels[0]!r}" if labels else "no labels"
             raise UserError(f"task {self.name}: the training examples have {found}: check the file")
@@ -49,8 +49,14 @@ class Task:
         """
         return {name: metric(self.answer, name)(references, predictions) for name in self.metrics}
 
+    def reference(self, example: Example | TaggedWords) -> Any:
+        """The right answer to an example; None where it is not known."""
+        if isinstance(example, TaggedWords):
+            return example.tags
+        is_class = self.answer == "class" and example.label is not None
+        return str(example.label) if is_class else example.label
 
-def _labels(example: Example | TaggedWords) -> Sequence[str]:
-    if isinstance(example, TaggedWords):
-        return example.tags or ()
-    return () if example.label is None else (str(example.label),)
+    def labels_of(self, examples: Sequence[Example] | Sequence[TaggedWords]) -> set[str]:
+        """The classes, or tags, that examples have."""
+        right = [known for e in examples if (known := self.reference(e)) is not None]
+        return set(right) if self.answer == "class" else {tag for tags in right for tag in tags}

@@ -18,7 +18,7 @@ from bertwright.objectives.objective import Loss
 from bertwright.optimisers.adam import AdamW
 from bertwright.optimisers.parameters import MasterParameters
 from bertwright.schedules import Warmup
-from bertwright.tasks.answers import Answers, NumberAnswers, Prediction, reference
+from bertwright.tasks.answers import Answers, NumberAnswers, Prediction
 from bertwright.tasks.bucketing import BatchPlan
 from bertwright.tasks.encoding import Examples, TaskRow
 from bertwright.tasks.fine_tuned import FineTuned, flat_places
@@ -224,7 +224,8 @@ class _Judge(Reporter):
         training = self.training
         predictions = model.predict(training.dev)
         scores = training.task.score(
-            [reference(e) for e in training.dev], [p.answer for p in predictions]
+            [training.task.reference(e) for e in training.dev],
+            [prediction.answer for prediction in predictions],
         )
         loss = sum(self.losses) / len(self.losses)
         self.losses.clear()
