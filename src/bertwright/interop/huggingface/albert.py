@@ -84,7 +84,7 @@ class Albert(Bert):
         NARROW,
     )
     axes: ClassVar[dict[str, tuple[Any, ...]]] = {
-        **{path: kinds for path, kinds in AXES.items() if path != "encoder.depth.sharing"},
+        **AXES,
         "encoder.embeddings.kind": ("factorised",),
     }
 

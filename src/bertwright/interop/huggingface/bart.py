@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from bertwright.errors import UserError
-from bertwright.interop.huggingface.family import NOWHERE, Config, Family, Key
+from bertwright.interop.huggingface.family import Config, Family, Key
 from bertwright.interop.huggingface.purposes import BARE, DECODED, Classifier
 from bertwright.interop.huggingface.renaming import Table
 from bertwright.interop.huggingface.t5 import begin_of
@@ -89,21 +89,17 @@ class Bart(Family):
     )
     axes: ClassVar[dict[str, tuple[Any, ...]]] = {
         "encoder.depth.kind": ("stack",),
-        "encoder.depth.sharing": ("none",),
         "encoder.embeddings.kind": ("pieces",),
         "encoder.embeddings.norm": (True,),
         "encoder.embeddings.segments": (0,),
-        "encoder.embeddings.languages": ([],),
         "encoder.positions.kind": ("learned",),
         "encoder.positions.offset": (2,),
-        "encoder.local": (None,),
         "encoder.visibility.kind": ("bidirectional",),
         "encoder.mixer.kind": ("attention",),
         "encoder.mixer.bias": (True,),
         "encoder.feed_forward.bias": (True,),
         "encoder.norm.kind": ("layernorm",),
         "encoder.norm.placement": ("post",),
-        "encoder.norm.skip_first": (False,),
         "encoder.norm.bias": (True,),
         "encoder.norm.epsilon": (1e-5,),
         "decoder.order": ("scf",),
@@ -111,9 +107,6 @@ class Bart(Family):
         "decoder.positions.offset": (2,),
         "output.transform": (False,),
         "output.bias": (False,),
-    }
-    nowhere: ClassVar[Mapping[str, tuple[Any, ...]]] = {
-        path: choices for path, choices in NOWHERE.items() if path != "decoder"
     }
 
     def simplified(self, config: Config) -> Config:

@@ -76,7 +76,7 @@ class BigBird(Bert):
         Key("rescale_embeddings", "encoder.embeddings.scaled", False),
     )
     axes: ClassVar[dict[str, tuple[Any, ...]]] = {
-        **{path: choices for path, choices in AXES.items() if not path.endswith(".scaled")},
+        **AXES,
         "encoder.visibility.kind": ("or", "bidirectional", "document"),
     }
     required: ClassVar[dict[str, Any]] = {

@@ -66,11 +66,18 @@ NOWHERE: dict[str, tuple[Any, ...]] = {
     "encoder.bottleneck": (None,),
     "encoder.depth.every": (1,),
     "encoder.depth.order": ("sf",),
+    "encoder.depth.sharing": ("none",),
+    "encoder.embeddings.asking": (False,),
+    "encoder.embeddings.languages": ([],),
+    "encoder.embeddings.scaled": (False,),
+    "encoder.embeddings.tasks": (0,),
+    "encoder.local": (None,),
     "encoder.mixer.gate": (None,),
     "encoder.mixer.global_projections": (False,),
     "encoder.mixer.scaled": (True,),
     "encoder.mixer.width": (None,),
     "encoder.norm.gain": (True,),
+    "encoder.norm.skip_first": (False,),
     "encoder.residual.kind": ("plain",),
     "output.norm": (None,),
     "output.scaled": (False,),
@@ -116,7 +123,8 @@ class Family:
     """The axes without a key, and what of them the stock classes can compute: first what they are,
     then what comes to the same."""
     nowhere: ClassVar[Mapping[str, tuple[Any, ...]]] = NOWHERE
-    """More of them, that are not worth a word where a recipe has no such axis."""
+    """More of them, that are not worth a word where a recipe has no such axis, or the family has
+    its own there."""
     tie: ClassVar[Key] = TIE
     """Whether pieces are named by the table that embeds them."""
     reads_padding: ClassVar[bool] = False
@@ -256,7 +264,13 @@ class Family:
 
     def _reasons_of_axes(self, net: Net) -> Iterator[str]:
         stated = _stated(net.recipe)
-        for path, choices in {**self.nowhere, **self.axes}.items():
+        own = [*self.axes, *(key.ours for key in (*self.keys, self.tie))]
+        usual = {
+            path: choices
+            for path, choices in self.nowhere.items()
+            if not any(f"{name}.".startswith(f"{path}.") for name in own)
+        }
+        for path, choices in {**usual, **self.axes}.items():
             value = _get(stated, path)
             unused = path.startswith("output.") and not reads_output(net)
             absent = value is None and path not in self.axes

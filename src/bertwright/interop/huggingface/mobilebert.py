@@ -1,6 +1,5 @@
 """MobileBERT (Sun et al. 2020): thin blocks, trigrams, and no norms."""
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from bertwright.errors import UserError
@@ -102,22 +101,17 @@ class MobileBert(Bert):
     axes: ClassVar[dict[str, tuple[Any, ...]]] = {
         "encoder.depth.kind": ("stack",),
         "encoder.depth.order": ("sffff",),
-        "encoder.depth.sharing": ("none",),
         "encoder.embeddings.kind": ("trigrams",),
         "encoder.embeddings.norm": (True,),
-        "encoder.embeddings.scaled": (False,),
-        "encoder.embeddings.asking": (False,),
         "encoder.memory": (0,),
         "encoder.positions.kind": ("learned",),
         "encoder.positions.offset": (0,),
-        "encoder.local": (None,),
         "encoder.visibility.kind": ("bidirectional", "document"),
         "encoder.mixer.kind": ("attention",),
         "encoder.mixer.bias": (True,),
         "encoder.feed_forward.bias": (True,),
         "encoder.norm.kind": ("no-norm",),
         "encoder.norm.placement": ("post",),
-        "encoder.norm.skip_first": (False,),
         "output.transform": (True,),
         "output.transform_bias": (True,),
         "output.norm.kind": ("layernorm",),
@@ -132,11 +126,6 @@ class MobileBert(Bert):
         "key_query_shared_bottleneck": True,
         "num_feedforward_networks": 4,
         "normalization_type": "no_norm",
-    }
-    nowhere: ClassVar[Mapping[str, tuple[Any, ...]]] = {
-        path: choices
-        for path, choices in Bert.nowhere.items()
-        if path not in ("encoder.depth.order", "encoder.bottleneck", "output.norm")
     }
 
     def completed(self, net: Net) -> Tensors:

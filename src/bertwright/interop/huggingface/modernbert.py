@@ -91,13 +91,8 @@ class ModernBert(Family):
     )
     axes: ClassVar[dict[str, tuple[Any, ...]]] = {
         "encoder.depth.kind": ("stack",),
-        "encoder.depth.sharing": ("none",),
         "encoder.embeddings.kind": ("pieces",),
         "encoder.embeddings.norm": (True,),
-        "encoder.embeddings.scaled": (False,),
-        "encoder.embeddings.asking": (False,),
-        "encoder.embeddings.languages": ([],),
-        "encoder.embeddings.tasks": (0,),
         "encoder.memory": (0,),
         "encoder.embeddings.segments": (0,),
         "encoder.positions.kind": ("rotary",),

@@ -96,16 +96,12 @@ class T5(Family):
     )
     axes: ClassVar[dict[str, tuple[Any, ...]]] = {
         "encoder.depth.kind": ("stack",),
-        "encoder.depth.sharing": ("none",),
         "encoder.embeddings.kind": ("pieces",),
         "encoder.embeddings.norm": (False,),
         "encoder.embeddings.segments": (0,),
-        "encoder.embeddings.scaled": (False,),
-        "encoder.embeddings.languages": ([],),
         "encoder.positions.kind": ("bucketed",),
         "encoder.positions.one_sided": (False,),
         "encoder.positions.gated": (False,),
-        "encoder.local": (None,),
         "encoder.visibility.kind": ("bidirectional",),
         "encoder.mixer.kind": ("attention",),
         "encoder.mixer.bias": (False,),
@@ -113,7 +109,6 @@ class T5(Family):
         "encoder.feed_forward.bias": (False,),
         "encoder.norm.kind": ("rmsnorm",),
         "encoder.norm.placement": ("pre",),
-        "encoder.norm.skip_first": (False,),
         "decoder.order": ("scf",),
         "decoder.positions.kind": ("bucketed",),
         "decoder.positions.one_sided": (True,),
@@ -122,9 +117,7 @@ class T5(Family):
         "output.bias": (False,),
     }
     nowhere: ClassVar[Mapping[str, tuple[Any, ...]]] = {
-        path: choices
-        for path, choices in NOWHERE.items()
-        if path not in ("decoder", "encoder.mixer.width", "encoder.mixer.scaled", "output.scaled")
+        path: choices for path, choices in NOWHERE.items() if path != "encoder.mixer.width"
     }
 
     @property

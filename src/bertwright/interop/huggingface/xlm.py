@@ -64,7 +64,7 @@ class Xlm(Family):
         Key("languages", "encoder.embeddings.languages", []),
     )
     axes: ClassVar[dict[str, tuple[Any, ...]]] = {
-        **{path: kinds for path, kinds in AXES.items() if path != "encoder.embeddings.languages"},
+        **AXES,
         "encoder.embeddings.segments": (0,),
         "encoder.positions.offset": (0,),
         "encoder.mixer.bias": (True,),
