@@ -3,10 +3,12 @@
 import json
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from bertwright.encoder.characters import Characters
 from bertwright.examples.assembly.connectives import ENGLISH
@@ -21,6 +23,8 @@ from bertwright.text.marks import DOCUMENT_START, SENTENCE_START, WORD_START
 from bertwright.text.occurrences import Occurrences
 from bertwright.text.shards import Stretches, Turns
 from bertwright.text.tokenizers import Specials
+
+Module = TypeVar("Module", bound=nn.Module)
 
 LENGTH, VOCABULARY = 24, 40
 
@@ -55,6 +59,17 @@ SPARSE = {
     " last: 1, block: 2}, {kind: random-blocks, number: 1, block: 2}, {kind: short, length: 14}]}",
 }
 """Rules for long rows, as small as the rows."""
+
+
+def shaken(module: Module, size: float) -> Module:
+    """A module whose parameters are moved by noise of this size, the same every time: none of them
+    is at the 0 or the 1 that it starts from."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            noise = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+            parameter.add_(size * noise)
+    return module
 
 
 def toy(system: str, *overrides: str) -> Recipe:

@@ -7,7 +7,7 @@ from bertwright.encoder.cache import Cache
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import Causal, InOrder, Visibility, Window, Windows
 from bertwright.model import Model
-from recipes_at_toy_size import VOCABULARY, toy
+from recipes_at_toy_size import VOCABULARY, shaken, toy
 
 LENGTH = 14
 KINDS = (
@@ -26,12 +26,9 @@ KINDS = (
 
 def built(positions: str, *overrides: str, system: str = "gpt") -> Model:
     choice = positions if positions.startswith("{") else f"{{kind: {positions}}}"
-    model = Model.build(toy(system, f"encoder.positions={choice}", *overrides), VOCABULARY)
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
-    return model
+    return shaken(
+        Model.build(toy(system, f"encoder.positions={choice}", *overrides), VOCABULARY), 0.1
+    )
 
 
 def text(num_rows: int = 3) -> torch.Tensor:

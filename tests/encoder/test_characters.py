@@ -11,7 +11,7 @@ from bertwright.recipes import Recipe
 from bertwright.text.spelling import spelled, spelling
 from bertwright.text.tokenizers import WordsChoice
 from bertwright.text.vocabularies import train_tokenizer
-from recipes_at_toy_size import VOCABULARY, toy
+from recipes_at_toy_size import VOCABULARY, shaken, toy
 
 TEXT = "a cat is no cataract, and a café is no cat"
 
@@ -22,13 +22,7 @@ def tokenizer():
 
 
 def built(*overrides: str) -> Model:
-    model = Model.build(toy("elmo", *overrides), VOCABULARY).double()
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-            parameter.add_(0.2 * drawn)
-    return model
+    return shaken(Model.build(toy("elmo", *overrides), VOCABULARY).double(), 0.2)
 
 
 def written_out(table, characters):

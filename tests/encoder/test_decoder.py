@@ -13,7 +13,7 @@ from bertwright.encoder.stream import Coordinates, Source
 from bertwright.errors import UserError
 from bertwright.model import Model
 from bertwright.recipes import Recipe
-from recipes_at_toy_size import SYSTEMS, VOCABULARY, toy, toy_batch
+from recipes_at_toy_size import SYSTEMS, VOCABULARY, shaken, toy, toy_batch
 
 DECODING = [system for system in SYSTEMS if Recipe.load(system).decoder is not None]
 every_decoder = pytest.mark.parametrize("system", DECODING)
@@ -21,12 +21,7 @@ LENGTH, TARGETS = 14, 9
 
 
 def built(system: str, *overrides: str) -> Model:
-    model = Model.build(toy(system, *overrides), VOCABULARY)
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
-    return model
+    return shaken(Model.build(toy(system, *overrides), VOCABULARY), 0.1)
 
 
 def pieces(length: int, seed: int = 1) -> Tensor:
@@ -163,7 +158,7 @@ def test_heads_may_be_wider_together_than_the_model() -> None:
 
 @every_decoder
 def test_what_is_dropped_in_a_decoder_is_not_what_is_dropped_in_the_encoder(system: str) -> None:
-    model = built(system, "encoder.dropout=0.5")
+    model = built(system, "encoder.dropout=0.5", "encoder.norm.placement=pre")
     noise, batch = Noise.of(0, 1), toy_batch(model.recipe, 0)
     objectives = model.recipe.objectives_of(0)
     with model.record("*.residual_middle", "*.attention.output", "*.input") as values:
@@ -172,9 +167,8 @@ def test_what_is_dropped_in_a_decoder_is_not_what_is_dropped_in_the_encoder(syst
     for stack in ("blocks.0", "decoder.blocks.0"):
         change = values[f"{stack}.residual_middle"] - values[f"{stack}.input"]
         kept[stack] = (change.abs() > 1e-7)[:, :4]
-    if model.recipe.encoder.norm.first:
-        assert 0.3 < float(kept["blocks.0"].float().mean()) < 0.7
-        assert not torch.equal(*kept.values())
+    assert 0.3 < float(kept["blocks.0"].float().mean()) < 0.7
+    assert not torch.equal(*kept.values())
 
 
 def test_the_arithmetic_of_a_decoder_is_what_pytorch_counts() -> None:

@@ -15,17 +15,14 @@ from bertwright.encoder.visibility import Causal
 from bertwright.model import Model
 from bertwright.model.counting import parameters_by_part
 from bertwright.recipes import Recipe
-from recipes_at_toy_size import VOCABULARY, toy
+from recipes_at_toy_size import VOCABULARY, shaken, toy
 
 LENGTH, WIDTH, HEADS = 9, 32, 2
 EPSILON = 1e-5
 
 
 def randomised(model: Model) -> Model:
-    generator = torch.Generator().manual_seed(0)
-    for parameter in model.parameters():
-        parameter.data = 0.3 * torch.randn(parameter.shape, generator=generator).double()
-    return model.requires_grad_(False)
+    return shaken(model.double(), 0.3).requires_grad_(False)
 
 
 def norm(x: Tensor) -> Tensor:

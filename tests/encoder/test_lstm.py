@@ -12,7 +12,7 @@ from bertwright.encoder.visibility import BothWays, Causal, Reversed, SameDocume
 from bertwright.errors import UserError
 from bertwright.model import Model
 from bertwright.recipes import Recipe
-from recipes_at_toy_size import VOCABULARY, toy
+from recipes_at_toy_size import VOCABULARY, shaken, toy
 
 LENGTH = 12
 DIRECTIONS = {"causal": "forward", "reversed": "backward", "both-ways": "both"}
@@ -23,13 +23,7 @@ DOCUMENTS = torch.tensor([[0] * 5 + [1] * 7, [-1, -1, 0, 0, -1, 0, 0, 0, 1, 1, -
 
 def built(*overrides: str, system: str = "lstm-lm") -> Model:
     """A toy in float64 whose every parameter is drawn: biases too."""
-    model = Model.build(toy(system, *overrides), VOCABULARY).double()
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-            parameter.add_(0.2 * drawn)
-    return model
+    return shaken(Model.build(toy(system, *overrides), VOCABULARY).double(), 0.2)
 
 
 def reading(rule: str, *overrides: str) -> Model:

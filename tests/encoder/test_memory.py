@@ -10,7 +10,7 @@ from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import Causal, Global, Visibility
 from bertwright.errors import UserError
 from bertwright.model import Model
-from recipes_at_toy_size import VOCABULARY, toy
+from recipes_at_toy_size import VOCABULARY, shaken, toy
 
 LENGTH, PARTS = 8, 5
 KINDS = (
@@ -40,12 +40,7 @@ class Banded(Visibility):
 def built(positions: str, *overrides: str) -> Model:
     choice = positions if positions.startswith("{") else f"{{kind: {positions}}}"
     recipe = toy("transformer-xl", f"encoder.positions={choice}", *overrides)
-    model = Model.build(recipe, VOCABULARY)
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
-    return model
+    return shaken(Model.build(recipe, VOCABULARY), 0.1)
 
 
 def pieces() -> torch.Tensor:

@@ -15,16 +15,13 @@ from bertwright.errors import UserError
 from bertwright.model import Model
 from bertwright.model.counting import parameters_by_part
 from bertwright.recipes import Recipe
-from recipes_at_toy_size import VOCABULARY, toy, toy_batch
+from recipes_at_toy_size import VOCABULARY, shaken, toy, toy_batch
 
 LENGTH, WIDTH, HEADS = 7, 32, 2
 
 
 def randomised(model: Model, size: float = 0.3) -> Model:
-    generator = torch.Generator().manual_seed(0)
-    for parameter in model.parameters():
-        parameter.data = size * torch.randn(parameter.shape, generator=generator).double()
-    return model.requires_grad_(False)
+    return shaken(model.double(), size).requires_grad_(False)
 
 
 def pieces(num_rows: int = 1) -> Tensor:

@@ -8,7 +8,7 @@ from bertwright.encoder.positions.distances import Distances
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import Causal, InOrder
 from bertwright.model import Model
-from recipes_at_toy_size import VOCABULARY, toy
+from recipes_at_toy_size import VOCABULARY, shaken, toy
 
 LENGTH, PARTS = 8, 3
 BY_DISTANCE = (
@@ -25,13 +25,7 @@ BY_DISTANCE = (
 def built(system: str, positions: str, *overrides: str) -> Model:
     choice = positions if positions.startswith("{") else f"{{kind: {positions}}}"
     recipe = toy(system, f"encoder.positions={choice}", *overrides)
-    model = Model.build(recipe, VOCABULARY).double()
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-            parameter.add_(0.2 * drawn)
-    return model.requires_grad_(False)
+    return shaken(Model.build(recipe, VOCABULARY).double(), 0.2).requires_grad_(False)
 
 
 def pieces(length: int) -> torch.Tensor:

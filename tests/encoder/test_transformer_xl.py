@@ -13,7 +13,7 @@ from bertwright.encoder.kernels.shift import by_place
 from bertwright.encoder.memory import Memory
 from bertwright.encoder.stream import Coordinates
 from bertwright.model import Model
-from recipes_at_toy_size import VOCABULARY, toy
+from recipes_at_toy_size import VOCABULARY, shaken, toy
 
 WIDTH, HEADS, LENGTH, MEMORY = 32, 2, 5, 7
 HEAD = WIDTH // HEADS
@@ -21,10 +21,7 @@ HEAD = WIDTH // HEADS
 
 def built() -> Model:
     model = Model.build(toy("transformer-xl", f"encoder.memory={MEMORY}"), VOCABULARY)
-    generator = torch.Generator().manual_seed(0)
-    for parameter in model.parameters():
-        parameter.data = 0.3 * torch.randn(parameter.shape, generator=generator).double()
-    return model.requires_grad_(False)
+    return shaken(model.double(), 0.3).requires_grad_(False)
 
 
 def wave(distance: int) -> Tensor:

@@ -8,18 +8,13 @@ from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import Causal, InOrder
 from bertwright.model import Model
 from bertwright.objectives.objective import visibility_of
-from recipes_at_toy_size import VOCABULARY, toy, toy_batch
+from recipes_at_toy_size import VOCABULARY, shaken, toy, toy_batch
 
 LENGTH = 10
 
 
 def built(*overrides: str) -> Model:
-    model = Model.build(toy("xlnet", *overrides), VOCABULARY)
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
-    return model
+    return shaken(Model.build(toy("xlnet", *overrides), VOCABULARY), 0.1)
 
 
 def pieces(num_rows: int = 2) -> torch.Tensor:

@@ -7,18 +7,13 @@ from torch import Tensor
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import Causal, InOrder
 from bertwright.model import Model
-from recipes_at_toy_size import LENGTH, VOCABULARY, toy, toy_batches
+from recipes_at_toy_size import LENGTH, VOCABULARY, shaken, toy, toy_batches
 
 
 def built(system: str, *changes: str) -> Model:
     """In float64, every parameter drawn."""
     model = Model.build(toy(system, *changes), VOCABULARY).double()
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-            parameter.copy_(0.3 * drawn)
-    return model.requires_grad_(False)
+    return shaken(model, 0.3).requires_grad_(False)
 
 
 def pieces(num_rows: int = 2) -> Tensor:

@@ -7,7 +7,7 @@ from bertwright.errors import UserError
 from bertwright.model import Model
 from bertwright.model.counting import parameters_by_part
 from bertwright.recipes import Recipe
-from recipes_at_toy_size import VOCABULARY, toy, toy_batch
+from recipes_at_toy_size import VOCABULARY, shaken, toy, toy_batch
 
 CUTOFFS, BOUNDS = "[10, 25]", ((0, 10), (10, 25), (25, VOCABULARY))
 SHARED = f"output={{kind: adaptive, bias: true, cutoffs: {CUTOFFS}}}"
@@ -22,13 +22,7 @@ every_kind = pytest.mark.parametrize("changes", KINDS.values(), ids=KINDS)
 
 
 def built(changes) -> Model:
-    model = Model.build(toy("transformer-xl", *changes), VOCABULARY).double()
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-            parameter.add_(0.3 * drawn)
-    return model
+    return shaken(Model.build(toy("transformer-xl", *changes), VOCABULARY).double(), 0.3)
 
 
 def states() -> torch.Tensor:

@@ -17,7 +17,7 @@ from bertwright.tasks.prompting import Prompt, _candidate, _drawn, _scores, _sho
 from bertwright.text.preparation import prepare
 from bertwright.text.tokenizers import ByteBpeChoice, Tokenizer
 from bertwright.text.vocabularies import train_tokenizer
-from recipes_at_toy_size import toy
+from recipes_at_toy_size import shaken, toy
 from small_tasks import ENGLISH, classes
 
 EXAMPLES = classes()[:12]
@@ -31,11 +31,7 @@ def tokenizer() -> Tokenizer:
 
 def made(tokenizer: Tokenizer, system: str, *changes: str) -> TextModel:
     recipe = toy(system, f"text.tokenizer.size={tokenizer.size}", *changes)
-    model = Model.build(recipe, tokenizer.size)
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+    model = shaken(Model.build(recipe, tokenizer.size), 0.1)
     return TextModel(model, tokenizer, "float32")
 
 

@@ -9,7 +9,7 @@ from bertwright.model.generating.continuing import Continuation
 from bertwright.model.text_model import TextModel
 from bertwright.text.tokenizers import ByteBpeChoice, Tokenizer
 from bertwright.text.vocabularies import train_tokenizer
-from recipes_at_toy_size import toy
+from recipes_at_toy_size import shaken, toy
 
 TEXT = "the cat sees a dog and the dog sees the sea, and a cat sits by the sea"
 PROMPTS = ["the cat", "", "a dog sees the cat and the"]
@@ -31,11 +31,7 @@ def tokenizer() -> Tokenizer:
 
 def made(tokenizer: Tokenizer, system: str) -> TextModel:
     changes = (f"text.tokenizer.size={tokenizer.size}", *CAUSAL.get(system, ()))
-    model = Model.build(toy(system, *changes), tokenizer.size)
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+    model = shaken(Model.build(toy(system, *changes), tokenizer.size), 0.1)
     return TextModel(model, tokenizer, "float32")
 
 

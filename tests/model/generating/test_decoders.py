@@ -11,7 +11,7 @@ from bertwright.objectives import Denoising
 from bertwright.recipes import Recipe
 from bertwright.text.tokenizers import ByteBpeChoice
 from bertwright.text.vocabularies import train_tokenizer
-from recipes_at_toy_size import SYSTEMS, toy
+from recipes_at_toy_size import SYSTEMS, shaken, toy
 
 TEXT = "the cat sees a dog and the dog sees the sea, and a cat sits by the sea"
 PROMPTS = ["the cat <mask> sea", "", "a dog sees the cat and the", "dogs"]
@@ -26,11 +26,7 @@ def tokenizer():
 
 def made(tokenizer, system: str, *changes: str) -> TextModel:
     recipe = toy(system, f"text.tokenizer.size={tokenizer.size}", *changes)
-    model = Model.build(recipe, tokenizer.size)
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+    model = shaken(Model.build(recipe, tokenizer.size), 0.1)
     return TextModel(model, tokenizer, "float32")
 
 
