@@ -15,7 +15,6 @@ from bertwright.encoder.encoder import Encoder
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.mixers import AttentionChoice
 from bertwright.encoder.positions import Positions
-from bertwright.encoder.residual import Reversible
 from bertwright.encoder.stream import Coordinates, Source
 from bertwright.encoder.visibility import Causal
 
@@ -72,7 +71,7 @@ def _unfit(encoder: EncoderChoice) -> str | None:
             "it needs plain attention: set encoder.mixer.kind to attention, its gate to null, "
             "global_projections to false"
         )
-    if isinstance(encoder.residual, Reversible):
+    if encoder.residual.is_reversible:
         return "a decoder is not reversed: choose another encoder.residual"
     if encoder.memory or encoder.local is not None or encoder.bottleneck is not None:
         return "it reads whole rows: set encoder.memory to 0, local and bottleneck to null"

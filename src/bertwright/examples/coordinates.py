@@ -5,21 +5,14 @@ place is its *coordinates*. Padding is whatever has document -1.
 """
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 Relation = Literal["next", "random", "previous", "same-document", "real", "fake"]
 
-RELATIONS: tuple[Relation, ...] = (
-    "next",
-    "random",
-    "previous",
-    "same-document",
-    "real",
-    "fake",
-)
+RELATIONS: tuple[Relation, ...] = get_args(Relation)
 """What the texts of a row may be to each other. The second of a pair: what follows the first, a
 stretch of another document, what comes before it, a stretch elsewhere in its document. The turns of
 a dialogue: as they were, or one of them from another dialogue."""

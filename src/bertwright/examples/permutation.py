@@ -35,7 +35,6 @@ def permute(rows: Rows, chosen: Chosen, draw: Draw) -> tuple[Rows, Question]:
     everywhere = np.broadcast_to(place, rows.pieces.shape).astype(np.int32)
     width = length + where.shape[1]
     asking = np.tile(np.arange(width) >= length, (num_rows, 1))
-    shown = behind(rows.pieces, 0)
     known = {
         "position": everywhere,
         "document": np.zeros(rows.pieces.shape, np.int32),
@@ -45,7 +44,7 @@ def permute(rows: Rows, chosen: Chosen, draw: Draw) -> tuple[Rows, Question]:
     extended = {name: behind(own, -1 if name in OF_NONE else 0) for name, own in known.items()}
     special = np.concatenate([rows.special, np.ones(where.shape, np.bool_)], axis=1)
     target = np.take_along_axis(rows.pieces, where, axis=1).astype(np.int64)
-    shown[:, length:] = 0
+    shown = np.pad(rows.pieces, ((0, 0), (0, where.shape[1])))
     asks = length + np.arange(where.shape[1]) + width * np.arange(num_rows)[:, None]
     question = Question(asks.ravel(), target.ravel(), weight.ravel())
     return Rows(shown, Coordinates(**extended, asking=asking), special, rows.relation), question

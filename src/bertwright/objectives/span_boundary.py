@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.feed_forward import ACTIVATIONS
-from bertwright.encoder.kernels.cross_entropy import PLAIN, cross_entropy
+from bertwright.encoder.kernels.cross_entropy import cross_entropy
 from bertwright.encoder.kernels.lookup import lookup, table
 from bertwright.encoder.roles import Role
 from bertwright.examples.coordinates import Rows
@@ -60,9 +60,8 @@ class SpanBoundary(Objective):
     def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
         assert isinstance(head, BoundaryHead)
         hidden = self._hidden(asked, reading, head)
-        loss, correct = cross_entropy(
-            hidden, reading.embedding, head.bias, asked.target, asked.weight, PLAIN
-        )
+        table = reading.embedding
+        loss, correct = cross_entropy(hidden, table, head.bias, asked.target, asked.weight)
         return Loss(loss, asked.count, correct)
 
     def logits(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Tensor:

@@ -4,6 +4,7 @@ import codecs
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
+from itertools import chain
 from typing import BinaryIO
 
 from bertwright.errors import UserError
@@ -118,10 +119,10 @@ def _decompressed(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
         first += more
     for magic, unpack in _UNPACKERS.items():
         if first.startswith(magic):
-            yield from unpack(_chain(first, blocks), name)
+            yield from unpack(chain([first], blocks), name)
             return
     if first:
-        yield from _chain(first, blocks)
+        yield from chain([first], blocks)
 
 
 def _gunzip(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
@@ -163,11 +164,6 @@ _UNPACKERS: dict[bytes, Callable[[Iterator[bytes], str], Iterator[bytes]]] = {
     b"\x1f\x8b": _gunzip,
     b"\x28\xb5\x2f\xfd": _unzstd,
 }
-
-
-def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield from rest
 
 
 def _and_last(blocks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:

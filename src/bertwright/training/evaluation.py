@@ -80,8 +80,8 @@ class HeldOut:
     objectives: Mapping[str, Objective]
     batches: tuple[Batch, ...]
     labels: tuple[str, ...]
-    unigram_entropy: float | None
-    most_frequent_accuracy: float | None
+    known: Mapping[str, float]
+    """What can be said of the masked question without reading."""
 
     def figures(self, model: Answering, device: torch.device) -> dict[str, float]:
         """Loss and accuracy of each question; perplexity and what stands beside the masked one;
@@ -102,10 +102,7 @@ class HeldOut:
                 nats, _, count = measured[name]
                 if label and count > UNASKED:
                     figures[f"{figure_name(name)}_loss_{figure_name(label)}"] = nats / count
-        if self.unigram_entropy is not None and self.most_frequent_accuracy is not None:
-            figures["unigram_entropy"] = self.unigram_entropy
-            figures["most_frequent_accuracy"] = self.most_frequent_accuracy
-        return figures
+        return {**figures, **self.known}
 
     def _labelled(self, label: str) -> list[Batch]:
         return [b for b, own in zip(self.batches, self.labels, strict=True) if own == label]
@@ -141,8 +138,8 @@ def held_out(recipe: Recipe, phase: int, data: Data, num_tokens: int) -> HeldOut
         )
         labels += of_parts
     masked = masked_name(objectives)
-    known = (None, None) if masked is None else _without_reading(batches, masked, data)
-    return HeldOut(objectives, tuple(batches), tuple(labels), *known)
+    known = {} if masked is None else _without_reading(batches, masked, data)
+    return HeldOut(objectives, tuple(batches), tuple(labels), known)
 
 
 def _undisturbed(turn: Turn) -> Iterator[Mapping[str, Objective]]:
@@ -302,9 +299,10 @@ def _fixed(objective: Objective, assembly: Assembly) -> Objective:
     return objective.model_copy(update={"selection": selection, "corruption": corruption})
 
 
-def _without_reading(batches: Sequence[Batch], name: str, data: Data) -> tuple[float, float]:
+def _without_reading(batches: Sequence[Batch], name: str, data: Data) -> dict[str, float]:
     counts = data.piece_counts
     questions = [batch.questions[name] for batch in batches if name in batch.questions]
     target = np.concatenate([q.target[q.weight > 0] for q in questions])
     entropy = -np.log((counts[target] + 1) / (counts.sum() + len(counts))).mean()
-    return float(entropy), float((target == counts.argmax()).mean())
+    most_frequent = (target == counts.argmax()).mean()
+    return {"unigram_entropy": float(entropy), "most_frequent_accuracy": float(most_frequent)}

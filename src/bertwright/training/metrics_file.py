@@ -1,8 +1,9 @@
 """``metrics.jsonl``: the numbers of a run, for whoever reads them later."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from bertwright.files import full_disk_named, write_text
@@ -44,15 +45,15 @@ class MetricsFile(Reporter):
         reports, self._reports = self._reports, []
         last = reports[-1]
         line = self._where(last.place.step + 1, last.place)
-        line["loss"] = _mean([r.loss for r in reports])
+        line["loss"] = fmean([r.loss for r in reports])
         for name in dict.fromkeys(name for report in reports for name in report.losses):
             asked = [r for r in reports if name in r.losses]
             key = figure_name(name)
-            line[f"{key}_loss"] = _mean([r.losses[name] for r in asked])
-            line[f"{key}_accuracy"] = _mean([r.accuracies[name] for r in asked])
+            line[f"{key}_loss"] = fmean([r.losses[name] for r in asked])
+            line[f"{key}_accuracy"] = fmean([r.accuracies[name] for r in asked])
         for name in last.hidden:
             shares = [r.hidden[name] for r in reports if name in r.hidden]
-            line[f"{figure_name(name)}_hidden"] = _mean(shares)
+            line[f"{figure_name(name)}_hidden"] = fmean(shares)
         line |= {"rate": last.rate, "gradient_norm": last.norm, "tokens": last.tokens}
         line["tokens_per_second"] = self._speed.tokens_per_second()
         line["peak_share"] = self._speed.peak_share()
@@ -85,7 +86,3 @@ def read_metrics(file: Path) -> list[dict[str, Any]]:
 def _keep_lines_until(file: Path, step: int) -> None:
     kept = [json.dumps(line) + "\n" for line in read_metrics(file) if line["step"] <= step]
     write_text(file, "".join(kept))
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

@@ -8,13 +8,13 @@ folder is a model folder.
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from bertwright.errors import UserError
 from bertwright.files import atomic_folder, held, write_text
 from bertwright.model.folder import RECIPE, WEIGHTS, load_recipe
 from bertwright.objectives import ReplacedToken
 from bertwright.recipes import Recipe
+from bertwright.recipes.comparison import differences
 from bertwright.text.shards import Data
 from bertwright.training.checkpoints import Checkpoints
 from bertwright.training.clock import Journal
@@ -93,11 +93,10 @@ class RunFolder:
 
     def check_same(self, recipe: Recipe) -> None:
         """Refuse to continue with another recipe than the run was started with."""
-        before, now = load_recipe(self.path).as_dict(), recipe.as_dict()
-        if differing := _first_difference(before, now):
+        if differing := differences(load_recipe(self.path), recipe):
             raise UserError(
-                f"{self.path} was started with another {differing}: continue with the recipe it "
-                f"has (name none), or start anew with another -o"
+                f"{self.path} was started with another {differing[0].axis}: continue with the "
+                f"recipe it has (name none), or start anew with another -o"
             )
 
 
@@ -154,15 +153,3 @@ def fitted(recipe: Recipe, data: Data) -> Recipe:
     return recipe.model_copy(
         update={"text": recipe.text.model_copy(update={"tokenizer": tokenizer})}
     )
-
-
-def _first_difference(before: Any, now: Any, path: str = "") -> str | None:
-    if isinstance(before, dict) and isinstance(now, dict):
-        for key in [*before, *(k for k in now if k not in before)]:
-            found = _first_difference(
-                before.get(key), now.get(key), f"{path}.{key}" if path else key
-            )
-            if found:
-                return found
-        return None
-    return path if before != now else None

@@ -1,6 +1,6 @@
 """Heads whose weights are not learned (Raganato et al. 2020)."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import torch
 from pydantic import Field
@@ -18,7 +18,7 @@ from bertwright.encoder.taps import Site, tap
 
 Pattern = Literal["current", "previous", "next", "left", "right", "start", "end"]
 
-PATTERNS: tuple[Pattern, ...] = ("current", "previous", "next", "left", "right", "start", "end")
+PATTERNS: tuple[Pattern, ...] = get_args(Pattern)
 
 
 class FixedPatterns(InHeads):

@@ -43,18 +43,22 @@ def check_isolation(
             moved = influence(
                 recipe, rule, drawn.batch, several, document[several] == 0, vocabulary_size
             )
-            findings.append(_documents(moved[document[several] > 0]))
+            seen, advice = "another document of their row", "set encoder.visibility.kind=document"
+            own = moved[document[several] > 0]
+            findings.append(_finding("documents", own, "warning", f"places see {seen}", advice))
         if len(padded):
             moved = influence(
                 recipe, rule, drawn.batch, padded, document[padded] < 0, vocabulary_size
             )
-            findings.append(_padding(moved[document[padded] >= 0]))
+            own, advice = moved[document[padded] >= 0], "mend the mixer's masks"
+            findings.append(_finding("padding", own, "error", "places see padding", advice))
     if is_causal(rule):
         rows = np.arange(min(ROWS, len(drawn.batch.pieces)))
         length = drawn.batch.pieces.shape[1]
         late = np.broadcast_to(np.arange(length) >= length // 2, (len(rows), length))
         moved = influence(recipe, rule, drawn.batch, rows, late, vocabulary_size)
-        findings.append(_future(moved[~late]))
+        seen, advice = "places see what follows them", "mend the causal rule or the mixer"
+        findings.append(_finding("future", moved[~late], "error", seen, advice))
     return findings
 
 
@@ -88,30 +92,6 @@ def _one_block(recipe: Recipe, vocabulary_size: int) -> Encoder:
     encoder = Encoder(choice, vocabulary_size)
     initialise(encoder, choice.initialisation, recipe.seed)
     return encoder
-
-
-def _documents(moved: NDArray[np.float32]) -> Finding:
-    return _finding(
-        "documents",
-        moved,
-        "warning",
-        "places see another document of their row",
-        "set encoder.visibility.kind=document",
-    )
-
-
-def _padding(moved: NDArray[np.float32]) -> Finding:
-    return _finding("padding", moved, "error", "places see padding", "mend the mixer's masks")
-
-
-def _future(moved: NDArray[np.float32]) -> Finding:
-    return _finding(
-        "future",
-        moved,
-        "error",
-        "places see what follows them",
-        "mend the causal rule or the mixer",
-    )
 
 
 def _finding(
