@@ -214,6 +214,8 @@ class Probe(Measure):
         return settings
 
     def missing(self, corpus: Written) -> str | None:
+        if self.data is not None and self.task not in TASKS:
+            return f"there is no task {self.task!r}{did_you_mean(self.task, TASKS)}"
         if self.data is not None:
             return None if Path(self.data).is_dir() else f"there is no folder {self.data}"
         return _no_task(corpus, (self.task, *self.transferred))

@@ -15,15 +15,6 @@ from bertwright.text.tokenizers import Specials
 NARROW = Key("embedding_size", "encoder.embeddings.width", 128)
 
 
-def described(settings: dict[str, Any]) -> dict[str, Any]:
-    """A table that is as wide as the encoder is no factorised one."""
-    encoder = settings["encoder"]
-    if encoder["embeddings"]["width"] == encoder["width"]:
-        encoder["embeddings"]["kind"] = "pieces"
-        del encoder["embeddings"]["width"]
-    return settings
-
-
 class Electra(Bert):
     """The discriminator is ``ElectraForPreTraining``, the generator ``ElectraForMaskedLM``; no
     stock class ties the two, so a model with both is written without its generator."""
@@ -81,4 +72,9 @@ class Electra(Bert):
         return super().received(tensors, config)
 
     def described(self, settings: dict[str, Any]) -> dict[str, Any]:
-        return described(settings)
+        """A table that is as wide as the encoder is no factorised one."""
+        encoder = settings["encoder"]
+        if encoder["embeddings"]["width"] == encoder["width"]:
+            encoder["embeddings"]["kind"] = "pieces"
+            del encoder["embeddings"]["width"]
+        return settings
