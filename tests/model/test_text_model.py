@@ -90,7 +90,7 @@ def test_a_language_is_not_said_to_an_encoder_without_any(tokenizer):
 
 
 def test_the_last_four_blocks_stand_side_by_side(tokenizer):
-    assert made("modern", tokenizer).embed(TEXTS, "last-four").shape == (4, 2 * 32)
+    assert made("modern", tokenizer).embed(TEXTS, layers="last-4").shape == (4, 2 * 32)
     assert made("modern", tokenizer).embed([]).shape == (0, 32)
 
 
