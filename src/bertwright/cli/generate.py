@@ -106,12 +106,12 @@ def generate(
 def _prompts(given: list[str], file: Path | None, jsonl: bool) -> Iterator[str]:
     """The prompts of the command, with those of standard input where it is asked, then those of a
     file; of standard input alone where nothing else is named."""
-    from bertwright.tasks.formats.lines import read_lines
+    from bertwright.tasks.formats.lines import STANDARD_INPUT, name_of, read_lines
     from bertwright.tasks.formats.prompts import prompts_of, read_prompts
 
     for prompt in given or (["-"] if file is None else []):
         if prompt == "-":
-            yield from prompts_of("standard input", read_lines(Path("-")), jsonl)
+            yield from prompts_of(name_of(STANDARD_INPUT), read_lines(STANDARD_INPUT), jsonl)
         else:
             yield prompt
     if file is not None:
