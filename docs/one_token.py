@@ -153,9 +153,9 @@ def _hidden(walk: Walk) -> str:
     return f"""## What is hidden
 
 {masked.selection.rate.at(0):.0%} of the places are asked about, always all pieces of a word; of those
-{shown.mask:.0%} show `[MASK]`, {shown.random:.0%} a random piece and {shown.keep:.0%} the piece itself.
-Which, is a hash of the seed, the epoch, the row and the place: nothing is stored, and the same step
-hides the same places for ever. In this row:
+{shown.mask:.0%} show `[MASK]`, {shown.random:.0%} a random piece and {shown.keep:.0%} the piece
+itself. Which, is a hash of the seed, the epoch, the row and the place: nothing is stored, and the
+same step hides the same places for ever. In this row:
 
 {_table(("place in the batch", "place in the row", "was", "shows"), rows)}
 
