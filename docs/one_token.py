@@ -152,7 +152,7 @@ def _hidden(walk: Walk) -> str:
             rows.append((int(flat), place, f"`{walk.piece(target)}`", f"`{seen}`"))
     return f"""## What is hidden
 
-{masked.selection.rate.at(0):.0%} of the places are asked about, always all pieces of a word; of those
+{masked.selection.rate.at(0):.0%} of the places are asked about, always whole words; of those
 {shown.mask:.0%} show `[MASK]`, {shown.random:.0%} a random piece and {shown.keep:.0%} the piece
 itself. Which, is a hash of the seed, the epoch, the row and the place: nothing is stored, and the
 same step hides the same places for ever. In this row:
