@@ -41,7 +41,7 @@ def test_published_recipes_get_no_warning(name: str) -> None:
         ("modern", ["optimiser.rate=10"], "rate", "warning", "reaches 10"),
         ("modern", ["optimiser.rate=1e-5"], "rate", "warning", "reaches only 1e-05"),
         ("modern", ["optimiser={kind: muon, matrix_rate: 1}"], "matrix-rate", "warning", "Muon"),
-        ("modern", ["batch_tokens=64"], "batch", "warning", "64 tokens and 19 pieces"),
+        ("modern", ["batch_tokens=64"], "batch", "warning", "64 tokens and 10 pieces"),
         ("modern", ["batch_tokens=16"], "batch", "warning", "less than one row of 32"),
         ("modern", ["optimiser.beta_2=0.999"], "beta-2", "warning", "1,000 of 300 steps"),
         ("bert", ["schedule=1"], "bias-correction", "warning", "3.2 times"),
