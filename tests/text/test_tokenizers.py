@@ -50,6 +50,17 @@ def test_a_batch_is_its_texts(tokenizer: Tokenizer) -> None:
     assert tokenizer.encode_batch(texts) == [tokenizer.encode(text) for text in texts]
 
 
+def test_a_mask_takes_the_place_of_a_word_and_of_the_space_before_it(tokenizer: Tokenizer) -> None:
+    pieces = tokenizer.encode("the red bird and the ship")
+    [place] = [
+        n for n in range(1, len(pieces)) if tokenizer.decode(pieces[n : n + 1]).strip() == "the"
+    ]
+    pieces[place] = tokenizer.specials.mask
+    assert tokenizer.encode_hiding("the red bird and [MASK] ship") == pieces
+    spelled = tokenizer.piece(tokenizer.specials.mask)
+    assert tokenizer.encode_hiding(f"the red bird and {spelled} ship") == pieces
+
+
 def test_half_a_surrogate_is_read_as_a_replacement(tokenizer: Tokenizer) -> None:
     broken, whole = "good \ud83d film", "good \ufffd film"
     assert tokenizer.encode(broken) == tokenizer.encode(whole)

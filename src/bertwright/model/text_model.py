@@ -137,14 +137,9 @@ class TextModel:
                 f"fill-mask needs a model that fills places, and {self.model.recipe.name} names "
                 f"what comes next: use generate or score"
             )
-        mask = self.tokenizer.specials.mask
-        spelled = self.tokenizer.piece(mask)
-        parts = text.replace(spelled, "[MASK]").split("[MASK]")
-        if len(parts) < 2:
+        mask, ids = self.tokenizer.specials.mask, self.tokenizer.encode_hiding(text)
+        if mask not in ids:
             raise UserError(f"the text hides nothing: write [MASK] where a piece is asked ({text})")
-        ids: list[int] = []
-        for number, part in enumerate(parts):
-            ids += ([mask] if number else []) + self.tokenizer.encode(part)
         pieces = torch.tensor([single(ids, self.tokenizer.specials, self.model.encoder.longest)])
         pieces = pieces.to(self.device)
         coordinates = self._spoken(Coordinates.plain(pieces), pieces, language)
