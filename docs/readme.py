@@ -21,8 +21,8 @@ def section(printed: str) -> str:
 ![Left: the loss of pre-training falls below the unigram entropy. Right: macro F1 of restoring
 punctuation and capitals, of the trained encoder and of what it is compared with.]({PICTURE})
 
-Training hides more pieces than evaluation does: so the dots of the held-out text lie below the
-line.
+Training hides more than evaluation does, and in the end whole words: so the dots of the held-out
+text lie below the line.
 
 ## Quickstart
 

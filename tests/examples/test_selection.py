@@ -163,3 +163,21 @@ def test_rare_pieces_are_asked_more_often():
     rows = Rows(pieces, rows.coordinates, rows.special)
     chosen = Tokens(rarity=0.5, rate=0.25).select(rows, counts, Draw(0, 0, np.arange(4000)), 0.0)
     assert np.mean(chosen.where == 2) == pytest.approx(10 / 11, abs=0.02)
+
+
+def test_words_are_whole_in_a_share_of_the_rows():
+    """Which rises with the training; every row is as one or the other selection has it."""
+    rows = rows_of_words(*[[-1, *np.repeat(range(9), 2), -1]] * 400)
+    rising = Selection.choose(
+        {"kind": "whole-words", "whole": {"kind": "linear", "from": 0, "to": 1}}
+    )
+    draw = Draw(0, 0, np.arange(400))
+    apart, together = (
+        s.select(rows, VOCABULARY, draw, 0.0).where for s in (Tokens(), WholeWords())
+    )
+    differ = (apart != together).any(1)
+    for progress in (0.0, 0.25, 1.0):
+        chosen = rising.select(rows, VOCABULARY, draw, progress).where
+        whole = (chosen == together).all(1)
+        assert (whole | (chosen == apart).all(1)).all()
+        assert whole[differ].mean() == pytest.approx(progress, abs=0.08)

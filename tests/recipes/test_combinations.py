@@ -106,7 +106,7 @@ REFUSED = {
     "albert; objectives.masked.selection.longest=40": "objectives.masked.selection.longest",
     "mass; objectives.denoising.noising.corruption.when=static": "set it to dynamic",
     "modern; encoder.width=130; encoder.mixer.head_width=65": "choose an even width of a head",
-    "bert; objectives.masked.selection.rate=1.5": "is a share of the places, from 0 to 1",
+    "bert; objectives.masked.selection.rate=1.5": "is a share, from 0 to 1",
 }
 
 

@@ -7,17 +7,17 @@ least one.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 
 from bertwright.axes import Choice
 from bertwright.examples.coordinates import Need, Rows
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.randomness import Draw
-from bertwright.schedules import Constant, Value
+from bertwright.schedules import Constant, Schedule, Value
 
 FILLER = 1
 """The place of fillers: not 0, since some read the answer from the place before."""
@@ -48,22 +48,23 @@ class Chosen:
         return Chosen(where, weight, np.take_along_axis(unit, where, axis=1))
 
 
+def _from_0_to_1(share: Schedule) -> Schedule:
+    lowest, highest = share.extremes()
+    if lowest < 0.0 or highest > 1.0:
+        raise ValueError(f"is a share, from 0 to 1, not {lowest if lowest < 0.0 else highest:g}")
+    return share
+
+
+Share = Annotated[Value, AfterValidator(_from_0_to_1)]
+
+
 class Selection(Choice):
     """The axis; ``rate`` is the share of real places that is asked about (BERT: 0.15)."""
 
-    rate: Value = Field(default=Constant(value=0.15))
+    rate: Share = Field(default=Constant(value=0.15))
 
     needs: ClassVar[frozenset[Need]] = frozenset()
     """What it reads that not every data set has."""
-
-    @field_validator("rate")
-    @classmethod
-    def _is_a_share(cls, rate: Value) -> Value:
-        lowest, highest = rate.extremes()
-        if lowest < 0.0 or highest > 1.0:
-            wrong = lowest if lowest < 0.0 else highest
-            raise ValueError(f"is a share of the places, from 0 to 1, not {wrong:g}")
-        return rate
 
     @property
     def highest_rate(self) -> float:

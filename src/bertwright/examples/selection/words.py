@@ -4,12 +4,15 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from bertwright.errors import UserError
 from bertwright.examples.coordinates import Rows
-from bertwright.examples.selection.choosing import Chosen, Selection, in_hash_order
+from bertwright.examples.selection.choosing import Chosen, Selection, Share, in_hash_order
+from bertwright.examples.selection.tokens import Tokens
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.randomness import Draw
+from bertwright.schedules import Constant
 
 
 class WholeWords(Selection):
@@ -18,9 +21,25 @@ class WholeWords(Selection):
     Words are taken in random order while they fit in the budget, which counts pieces; a word that
     would exceed what is left of it is skipped, not cut. Words end at special tokens, where the
     official code glues a continuation piece at the start of a truncated text to the word before.
+
+    So it is in a share ``whole`` of the rows; in the others pieces are chosen one by one.
     """
 
     kind: Literal["whole-words"] = "whole-words"
+    whole: Share = Field(default=Constant(value=1.0))
+
+    def select(self, rows: Rows, vocabulary: Vocabulary, draw: Draw, progress: float) -> Chosen:
+        together = super().select(rows, vocabulary, draw, progress)
+        share = self.whole.at(progress)
+        if share == 1.0:
+            return together
+        apart = Tokens(rate=self.rate).select(rows, vocabulary, draw, progress)
+        whole = draw.named("whole").uniform(0) < share
+        return Chosen(
+            np.where(whole, together.where, apart.where),
+            np.where(whole, together.weight, apart.weight),
+            np.where(whole, together.unit, apart.unit),
+        )
 
     def chosen(
         self,
