@@ -161,19 +161,19 @@ class Tokenizer:
         """The pieces of a text; no special ones are added."""
         return self._encoded(text).ids
 
-    def _encoded(self, text: str) -> library.Encoding:
-        try:
-            return self.backend.encode(text, add_special_tokens=False)
-        except TypeError:  # of a text that cannot be written
-            return self.backend.encode(healed(text), add_special_tokens=False)
-
     def encode_hiding(self, text: str) -> list[int]:
-        """The same with the mask wherever a text says ``[MASK]``, or the mask as it is spelled
+        """The same, with the mask wherever a text says ``[MASK]``, or the mask as it is spelled
         here; a space before it belongs to what is hidden."""
         mask = self.specials.mask
         *parts, rest = text.replace(self.piece(mask), "[MASK]").split("[MASK]")
         ids = [i for part in parts for i in (*self.encode(part.rstrip(" ")), mask)]
         return ids + self.encode(rest)
+
+    def _encoded(self, text: str) -> library.Encoding:
+        try:
+            return self.backend.encode(text, add_special_tokens=False)
+        except TypeError:  # of a text that cannot be written
+            return self.backend.encode(healed(text), add_special_tokens=False)
 
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
         """The pieces of many texts."""
