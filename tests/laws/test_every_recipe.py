@@ -5,6 +5,8 @@ import math
 import pytest
 import torch
 
+from bertwright.encoder.bottleneck import BottleneckBlock
+from bertwright.encoder.encoder import Encoder, blocks_of
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.roles import roles
 from bertwright.encoder.stream import Coordinates
@@ -187,6 +189,27 @@ def test_one_batch_can_be_learned_by_heart(system):
         total.backward()
         optimiser.step()
         loss, steps = float(total.detach()), steps + 1
+
+
+@every_system
+def test_what_writes_to_a_residual_stream_is_scaled_by_how_many_do(system):
+    model = built(system, "encoder.initialisation={kind: width-aware}")
+    of = roles(model)
+    for prefix, stack in model.named_modules():
+        if not isinstance(stack, Encoder):
+            continue
+        blocks = blocks_of(stack)
+        for number, block in enumerate(blocks):
+            for name, weight in block.named_parameters(prefix=f"{prefix}.blocks.{number}"):
+                if name not in of or not of[name].residual:
+                    continue
+                writing = blocks
+                if isinstance(block, BottleneckBlock) and not name.endswith(f"{number}.out.weight"):
+                    writing = block.sublayers
+                elif not isinstance(block, BottleneckBlock):
+                    writing = [sublayer for each in blocks for sublayer in each.sublayers]
+                expected = (weight.shape[1] * len(writing)) ** -0.5
+                assert float(weight.detach().std()) == pytest.approx(expected, rel=0.15), name
 
 
 @every_system

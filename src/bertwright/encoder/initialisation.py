@@ -4,6 +4,8 @@ Each parameter is drawn by a generator of its own, keyed by (seed, name): a mode
 more starts all its other parts at the same values.
 """
 
+from collections import Counter
+from collections.abc import Collection
 from typing import Literal
 
 import torch
@@ -21,7 +23,8 @@ class Initialisation(Choice):
     cut: float | None = Field(default=None, gt=0)
 
     def deviation(self, weight: Tensor, role: Role, num_residual: int) -> float:
-        """The deviation for one parameter of a model with that many writes to the residual."""
+        """The deviation for one parameter; ``num_residual`` things write to the residual stream
+        that it writes to, if it does."""
         raise TypeError(f"{type(self).__name__} is an axis, not an initialisation")
 
 
@@ -87,11 +90,38 @@ def _fan_in(weight: Tensor, role: Role) -> int:
     return weight.shape[-1] if role.fan_in is None else role.fan_in
 
 
+def _residual_writes(module: nn.Module) -> dict[str, int]:
+    """By the name of every parameter that writes to a residual stream, how many times that stream
+    is written to: what several blocks share writes once in each."""
+    of = roles(module)
+    first_names = {id(weight): name for name, weight in module.named_parameters()}
+    names = {name for name, _ in module.named_parameters(remove_duplicate=False)}
+    streams = Counter[str]()
+    stream_of: dict[str, str] = {}
+    for name, weight in module.named_parameters(remove_duplicate=False):
+        first = first_names[id(weight)]
+        if of[first].residual:
+            stream = _stream(name, names)
+            streams[stream] += 1
+            stream_of.setdefault(first, stream)
+    return {name: streams[stream] for name, stream in stream_of.items()}
+
+
+def _stream(name: str, names: Collection[str]) -> str:
+    """The residual stream that a parameter writes to: that of the blocks it is of, or within a
+    bottleneck that of its own block."""
+    before, blocks, inside = name.partition("blocks.")
+    if not blocks:
+        return ""
+    block = f"{before}{blocks}{inside.partition('.')[0]}"
+    way_out = f"{block}.out.weight"
+    return block if way_out in names and name != way_out else before
+
+
 @torch.no_grad()
 def initialise(module: nn.Module, choice: Initialisation, seed: int) -> None:
     """Draw every parameter of a module: norms 1, biases 0, the rest as the choice says."""
-    of = roles(module)
-    num_residual = max(1, sum(role.residual for role in of.values()))
+    of, num_residual = roles(module), _residual_writes(module)
     for name, weight in module.named_parameters():
         role = of[name]
         if role.kind == "norm":
@@ -104,7 +134,7 @@ def initialise(module: nn.Module, choice: Initialisation, seed: int) -> None:
             weight.zero_()
         else:
             generator = torch.Generator().manual_seed(key(seed, "initialisation", name) >> 1)
-            deviation = choice.deviation(weight, role, num_residual)
+            deviation = choice.deviation(weight, role, num_residual.get(name, 1))
             if choice.cut:
                 bound = choice.cut * deviation
                 nn.init.trunc_normal_(weight, 0.0, deviation, -bound, bound, generator)
