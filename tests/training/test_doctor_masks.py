@@ -18,7 +18,7 @@ from bertwright.training.doctor.drawing import Drawn, draw
 from bertwright.training.doctor.findings import Finding, merged
 from bertwright.training.doctor.isolation import check_isolation
 from bertwright.training.doctor.mask_checks import check_questions
-from recipes_at_toy_size import toy
+from recipes_at_toy_size import SYSTEMS, toy
 
 PHASES = "phases=[{objectives: {masked: {}}}]"
 
@@ -122,6 +122,17 @@ def test_right_questions_in_other_directions_get_no_complaint(
     findings = examined(recipe, data)
     assert bad(findings) == {}
     assert {"targets", "specials", "asked-once"} <= findings.keys()
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_no_system_gets_a_complaint_of_its_questions(system: str, rich_data: Data) -> None:
+    recipe = toy(system, f"text.tokenizer.size={rich_data.tokenizer.size}")
+    found: list[Finding] = []
+    for phase in range(len(recipe.phases)):
+        for turn in recipe.turns_of(phase):
+            drawn = draw(recipe, rich_data, phase, turn.objectives)
+            found += check_questions(drawn, turn.objectives, rich_data.tokenizer)
+    assert [f for f in found if f.verdict == "error"] == []
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,10 @@ class Autoencoding(Objective):
     names_pieces: ClassVar[bool] = True
 
     @property
+    def rearranges(self) -> bool:
+        return True
+
+    @property
     def visibility(self) -> Visibility:
         return CausalRule()
 

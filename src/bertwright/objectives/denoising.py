@@ -28,12 +28,19 @@ class Denoising(Objective):
     decodes: ClassVar[bool] = True
     hides: ClassVar[bool] = True
 
+    @property
+    def rearranges(self) -> bool:
+        return self.noising.rearranges
+
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         draw = asking.draw.named("denoising")
         return self.noising.noised(rows, asking.vocabulary, draw, asking.progress)
 
     def per_place(self, length: int) -> float:
         return self.noising.targets(length) / length
+
+    def decoded_positions(self, length: int) -> int:
+        return self.noising.positions(length)
 
     def name_beside(
         self, beside: Mapping[str, int], piece: Callable[[int], str]

@@ -168,6 +168,11 @@ class Objective(Choice):
     """Whether its own module is asked before the encoder, and changes what that sees."""
 
     @property
+    def rearranges(self) -> bool:
+        """Whether pieces that it does not ask for come to stand elsewhere than in the text."""
+        return False
+
+    @property
     def own_rows(self) -> Assembly | None:
         """How the rows of its turn are assembled, at the length of all others; None where it asks
         of the rows that the recipe assembles."""
@@ -217,6 +222,10 @@ class Objective(Choice):
     def per_place(self, length: int) -> float:
         """How many pieces the output of the model names for every place of rows of this length."""
         return 0.0
+
+    def decoded_positions(self, length: int) -> int:
+        """How many positions a decoder needs for the answers to rows of this length."""
+        return 0
 
     @property
     def added_places(self) -> float:

@@ -20,6 +20,10 @@ class Reordering(RowQuestion):
     kind: Literal["reordering"] = "reordering"
     parts: int = Field(default=3, ge=2, le=5)
 
+    @property
+    def rearranges(self) -> bool:
+        return True
+
     def misplaced(
         self, before: Mapping[str, Objective], behind: Mapping[str, Objective]
     ) -> str | None:

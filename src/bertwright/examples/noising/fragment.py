@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, field_validator
@@ -33,6 +33,8 @@ class Fragment(Noising):
     least: int = Field(default=5, ge=1)
     corruption: Corruption = Replace()
 
+    rearranges: ClassVar[bool] = False
+
     @field_validator("corruption")
     @classmethod
     def _anew(cls, corruption: Corruption) -> Corruption:
@@ -42,6 +44,9 @@ class Fragment(Noising):
 
     def targets(self, length: int) -> int:
         return max(num_slots(length, self.rate), min(self.least, length))
+
+    def positions(self, length: int) -> int:
+        return length
 
     def first(self, source: Sequence[int], specials: "Specials") -> int:
         return source.index(specials.mask) if specials.mask in source else 0

@@ -6,7 +6,7 @@ targets, those behind its last of weight 0: a step never changes shape.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,9 @@ class Noising(Choice):
 
     begins: Literal["pad", "start", "end", "mask"] = "pad"
 
+    rearranges: ClassVar[bool] = True
+    """Whether what stays comes to stand elsewhere than in the text."""
+
     def noised(
         self, rows: Rows, vocabulary: Vocabulary, draw: Draw, progress: float
     ) -> tuple[Rows, Question]:
@@ -40,6 +43,10 @@ class Noising(Choice):
     def targets(self, length: int) -> int:
         """T, for rows of a length."""
         raise TypeError(f"{type(self).__name__} is an axis, not a noising")
+
+    def positions(self, length: int) -> int:
+        """How many positions the targets of rows of a length may have."""
+        return self.targets(length)
 
     def first(self, source: Sequence[int], specials: "Specials") -> int:
         """The position of the first target, of a text that someone else has damaged."""

@@ -78,11 +78,14 @@ def check_questions(
 ) -> list[Finding]:
     """Every check of every question that a phase asks."""
     findings: list[Finding] = []
+    rearranged = any(objective.rearranges for objective in objectives.values())
     for name, objective in objectives.items():
         subject = Subject(name, drawn, tokenizer.specials, tokenizer.size)
-        for kind, check in CHECKS:
+        for kind, check in CHECKS if rearranged else CHECKS_BY_PLACE + CHECKS:
             if isinstance(objective, kind):
                 findings.append(check(subject, objective))
+        if not objective.decodes:  # a decoder is asked in turn
+            findings.append(asked_once(subject))
     return findings
 
 
@@ -164,7 +167,7 @@ def within_document(subject: Subject, objective: Causal) -> Finding:
     )
 
 
-def asked_once(subject: Subject, objective: Objective) -> Finding:
+def asked_once(subject: Subject) -> Finding:
     """No place is asked the same twice in a batch."""
     asked = np.stack((subject.where, *subject.beside.values()))
     twice = asked.shape[1] - np.unique(asked, axis=1).shape[1]
@@ -179,7 +182,10 @@ def asked_once(subject: Subject, objective: Objective) -> Finding:
 
 def elsewhere_untouched(subject: Subject, objective: Objective) -> Finding:
     """What no question hides is shown as it is."""
-    altered = (subject.drawn.batch.pieces != subject.originals.pieces).ravel()
+    pieces, originals = subject.drawn.batch.pieces, subject.originals.pieces
+    altered = np.zeros(pieces.shape, np.bool_)  # some objectives lay places behind the text
+    altered[:, : originals.shape[1]] = pieces[:, : originals.shape[1]] != originals
+    altered = altered.ravel()
     for question in subject.drawn.batch.questions.values():
         altered[question.where[question.weight > 0]] = False
     number = int(altered.sum())
@@ -266,8 +272,8 @@ def balanced_labels(subject: Subject, objective: NextSentence) -> Finding:
     share = float(subject.target.mean())
     number = len(subject.target)
     verdict = graded(abs(share - 0.5) - DEVIATIONS * 0.5 / number**0.5, note=1e-9, warning=0.15)
-    relation = subject.originals.relation
-    if relation is None or not np.array_equal(relation, subject.target):
+    relation, row = subject.originals.relation, subject.where // subject.originals.pieces.shape[1]
+    if relation is None or not np.array_equal(relation[row], subject.target):
         verdict = "error"
     return subject.finding(
         "labels",
@@ -278,15 +284,20 @@ def balanced_labels(subject: Subject, objective: NextSentence) -> Finding:
     )
 
 
-CHECKS: tuple[tuple[type[Objective], Callable[[Subject, Any], Finding]], ...] = (
-    (Hiding, asked_share),
-    (Permutation, asked_share),
+Checks = tuple[tuple[type[Objective], Callable[[Subject, Any], Finding]], ...]
+
+CHECKS_BY_PLACE: Checks = (
     (Masked, hidden_targets),
     (Causal, next_targets),
+    (Objective, elsewhere_untouched),
+)
+"""These compare a batch with its text place by place."""
+
+CHECKS: Checks = (
+    (Hiding, asked_share),
+    (Permutation, asked_share),
     (Masked, specials_spared),
     (Causal, within_document),
-    (Objective, asked_once),
-    (Objective, elsewhere_untouched),
     (Masked, shown_shares),
     (Masked, drawn_anew),
     (NextSentence, balanced_labels),
