@@ -14,3 +14,7 @@ class MissingExtra(UserError):
 
     def __init__(self, library: str, extra: str) -> None:
         super().__init__(f"{library} is not installed: run pip install 'bertwright[{extra}]'")
+        self._made_of = (library, extra)
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return MissingExtra, self._made_of  # as it comes from another process

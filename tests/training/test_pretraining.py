@@ -17,14 +17,15 @@ from safetensors.torch import load_file
 from small_recipe import CHANGES, small
 
 from bertwright.cli.application import main
-from bertwright.errors import UserError
+from bertwright.errors import MissingExtra, UserError
 from bertwright.files import held
-from bertwright.model.folder import load_model
+from bertwright.model.folder import TRAINING, load_model
 from bertwright.model.model import Model
 from bertwright.text.shards import Data
 from bertwright.training.interruption import Interrupted
 from bertwright.training.metrics_file import read_metrics
 from bertwright.training.pretraining import Pretrained, pretrain
+from bertwright.training.step_watch import NotFinite
 from recipes_at_toy_size import SYSTEMS, toy
 
 forks = multiprocessing.get_context("forkserver")
@@ -412,12 +413,37 @@ def test_a_run_that_cannot_begin_leaves_its_folder_free(data: Data, tmp_path: Pa
     pretrain(small("modern", "steps=3"), data, tmp_path / "out", quiet=True)
 
 
-def test_an_interruption_comes_whole_from_another_process() -> None:
-    there = Interrupted(signal.SIGTERM, 3, Path("out/checkpoints/step-00000003"))
+@pytest.mark.parametrize(
+    "there",
+    [
+        Interrupted(signal.SIGTERM, 3, Path("out/checkpoints/step-00000003")),
+        NotFinite("the loss is not finite", 7),
+        MissingExtra("spaCy", "tagger"),
+    ],
+)
+def test_an_error_comes_whole_from_another_process(there: Exception) -> None:
     here = pickle.loads(pickle.dumps(there))
-    assert (str(here), here.exit_code) == (str(there), 143)
+    assert (type(here), str(here), vars(here)) == (type(there), str(there), vars(there))
+
+
+def test_what_has_ended_is_told_of_its_own_data_alone(
+    data: Data, spoken_data: Data, tmp_path: Path
+) -> None:
+    ended = tmp_path / "ended"
+    pretrain(small("modern", "steps=2"), data, ended, quiet=True)
+    with pytest.raises(UserError, match="other data"):
+        pretrain(None, spoken_data, ended, resume=True)
+    with pytest.raises(UserError, match="started with steps: continue without --budget"):
+        pretrain(None, data, ended, resume=True, budget=60)
+    with pytest.raises(UserError, match="was not started from"):
+        pretrain(None, data, ended, resume=True, start_from=tmp_path)
+    (ended / TRAINING).write_text("{}")
+    with pytest.raises(UserError, match="holds a model that was not trained there"):
+        pretrain(None, data, ended, resume=True)
 
 
 def test_what_was_replaced_is_not_asked_where_nothing_is(data: Data, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="nothing replaces pieces"):
-        pretrain(small("electra", "objectives.generated=null"), data, tmp_path / "out")
+    by_turns = "objectives={replaced-token: {share: 1}, generated: {share: 1}}"
+    for change in ("objectives.generated=null", by_turns):
+        with pytest.raises(UserError, match="nothing replaces pieces"):
+            pretrain(small("electra", change), data, tmp_path / "out")

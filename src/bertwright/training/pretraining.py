@@ -106,8 +106,10 @@ def pretrain(
     seconds = seconds_of(budget) if isinstance(budget, str) else budget
     if continued:
         folder.check_same(chosen)
+        if source is not None and source.resolve() != folder.started_from:
+            raise UserError(f"{out} was not started from {source}: continue without --from")
         if folder.finished:
-            return _read(folder)
+            return _read(folder.path, opened, seconds)
         source = folder.started_from
     with processes() as mine:
         # Whatever may be wrong comes out before the folder is taken.
@@ -167,13 +169,9 @@ class _Pretraining:
         self.device = mine.device
         folder.checkpoints.keep = recipe.checkpoints_kept
         self.journal = folder.journal(mine)
-        self._check_same_data()
+        data_hash = self._decide("data", lambda: data.manifest.hash)
         self.budget: float | None = self._decide("budget", lambda: budget)
-        if budget is not None and budget != self.budget:
-            raise UserError(
-                f"{folder.path} was started with a budget of {self.budget} seconds: continue "
-                f"without --budget"
-            )
+        _check_same(folder.path, data, data_hash, budget, self.budget)
         self.vocabulary_size = data.tokenizer.size
         self.peak = known_matrix_peak(recipe.precision, self.device)
         self.compiled = self._decide("compile", self._compile)
@@ -283,14 +281,6 @@ class _Pretraining:
         kind = self.device.type
         return repays(self.recipe, self.vocabulary_size, kind, self.peak, self.budget)
 
-    def _check_same_data(self) -> None:
-        data_hash = self.data.manifest.hash
-        if self._decide("data", lambda: data_hash) != data_hash:
-            raise UserError(
-                f"{self.folder.path} was started with other data than {self.data.path}: continue "
-                f"with the data it had"
-            )
-
     def _decide(self, name: str, make: Callable[[], Decision]) -> Decision:
         """A decision of the first process, taken once for the whole run."""
         return self.mine.share(self.journal.decide(name, make))
@@ -340,11 +330,27 @@ class _Pretraining:
         }
 
 
-def _read(folder: RunFolder) -> Pretrained:
+def _check_same(
+    folder: Path, data: Data, data_hash: str, budget: float | None, started_with: float | None
+) -> None:
+    """Refuse other data or another budget than a run was started with."""
+    if data.manifest.hash != data_hash:
+        raise UserError(
+            f"{folder} was started with other data than {data.path}: continue with the data it had"
+        )
+    if budget is not None and budget != started_with:
+        had = "steps" if started_with is None else f"a budget of {started_with} seconds"
+        raise UserError(f"{folder} was started with {had}: continue without --budget")
+
+
+def _read(folder: Path, data: Data, budget: float | None) -> Pretrained:
     """A run that ended before."""
-    about = json.loads((folder.path / TRAINING).read_text(encoding="utf-8"))
+    about = json.loads((folder / TRAINING).read_text(encoding="utf-8"))
+    if "steps" not in about:
+        raise UserError(f"{folder} holds a model that was not trained there: start --from it")
+    _check_same(folder, data, about["data_hash"], budget, about["budget_seconds"])
     return Pretrained(
-        folder.path,
+        folder,
         about["steps"],
         about["tokens"],
         about["seconds"],

@@ -131,14 +131,17 @@ def fitted(recipe: Recipe, data: Data) -> Recipe:
             f"recipe {recipe.name} asks no question, as an encoder imported without heads: add "
             f"objectives.masked={{}}"
         )
-    every = recipe.objectives.values()
-    if any(isinstance(o, ReplacedToken) for o in every) and not any(o.rewrites for o in every):
-        raise UserError(
-            f"recipe {recipe.name} asks what was replaced, and nothing replaces pieces: state "
-            f"objectives.generated"
-        )
-    asked, has = recipe.text.tokenizer, data.manifest.tokenizer
-    kind: str = asked.kind  # type: ignore[attr-defined]
+    for phase in range(len(recipe.phases)):
+        for turn in recipe.turns_of(phase):
+            asked = turn.objectives.values()
+            replaces = any(o.rewrites for o in asked)
+            if not replaces and any(isinstance(o, ReplacedToken) for o in asked):
+                raise UserError(
+                    f"recipe {recipe.name}, phases.{phase} asks what was replaced, and nothing "
+                    f"replaces pieces: state objectives.generated, without a share of its own"
+                )
+    wanted, has = recipe.text.tokenizer, data.manifest.tokenizer
+    kind: str = wanted.kind  # type: ignore[attr-defined]
     if kind != has.kind and "items" in (kind, has.kind):
         raise UserError(
             f"{data.path} was prepared with pieces of the kind {has.kind} and recipe "
@@ -149,7 +152,7 @@ def fitted(recipe: Recipe, data: Data) -> Recipe:
             f"{data.path} was prepared with a {has.kind} tokenizer and recipe {recipe.name} asks "
             f"for {kind}: prepare the text with one, or add text.tokenizer.kind={has.kind}"
         )
-    tokenizer = asked.model_copy(update={"size": has.size})
+    tokenizer = wanted.model_copy(update={"size": has.size})
     return recipe.model_copy(
         update={"text": recipe.text.model_copy(update={"tokenizer": tokenizer})}
     )

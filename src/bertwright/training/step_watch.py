@@ -28,6 +28,9 @@ class NotFinite(UserError):
         super().__init__(message)
         self.step = step
 
+    def __reduce__(self) -> tuple[type, tuple[str, int]]:
+        return NotFinite, (str(self), self.step)  # as it comes from another process
+
 
 MOST_PENDING = 10
 """Steps under way on a card."""
