@@ -17,6 +17,11 @@ class Estimate:
     deviation: float
     count: int
 
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """None for a single value."""
+        return (self.low, self.high) if self.count > 1 else None
+
     def __str__(self) -> str:
         return f"{self.mean:.4g} [{self.low:.4g}, {self.high:.4g}]"
 

@@ -120,12 +120,12 @@ def test_what_is_missing_is_known_before_anything_is_trained(
     assert found is None if message is None else message in str(found)
 
 
-def test_what_cannot_be_measured_is_known_before_anything_is_trained() -> None:
+def test_what_cannot_be_measured_is_known_before_anything_is_trained(recalling: Trained) -> None:
     recipe = Recipe.load("bert-tiny")
     with pytest.raises(UserError, match=r"objectives\.maskd"):
-        HeldOut(changes={"objectives": {"maskd": {}}}).check(recipe)
+        HeldOut(changes={"objectives": {"maskd": {}}}).check(recipe, recalling.data)
     with pytest.raises(UserError, match="no layers '9'"):
-        Features(task="names", layers="9").check(recipe)
+        Features(task="names", layers="9").check(recipe, recalling.data)
     with pytest.raises(UserError, match="no key 'epoch'"):
         Probe(task="names", settings={"epoch": 3})
     with pytest.raises(ValidationError, match="seed is that of the arm"):

@@ -16,6 +16,7 @@ from bertwright.studies import running
 from bertwright.studies.corpora import Files, Grammar, Written
 from bertwright.studies.report import RESULT, TABLE, lines, write_report
 from bertwright.studies.running import Found, run_study
+from bertwright.text.preparation import prepare
 from bertwright.text.shards import Data
 from bertwright.text.tokenizers import WordPieceChoice
 from bertwright.training.interruption import Interrupted
@@ -172,6 +173,17 @@ def test_a_text_is_written_by_one_study_at_a_time(
     assert len(writers) == 1
 
 
+def test_data_that_do_not_fit_are_known_before_anything_is_trained(
+    tmp_path: Path, data: Path
+) -> None:
+    (tmp_path / "text.txt").write_text("one line of text\n" * 4)
+    tokenizer = Data.open(data).tokenizer
+    whole = prepare(tmp_path / "text.txt", tmp_path / "whole", tokenizer, heldout=0.0)
+    with pytest.raises(UserError):
+        run_study(small_study(), tmp_path, data=whole.path)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_equal_operations_are_those_that_were_spent(tmp_path: Path, data: Path) -> None:
     study = small_study(
         changes={"phases": [{"share": 3, "length": 16}, {"share": 5, "batch": 4}]},
@@ -210,6 +222,8 @@ def test_the_report_says_what_was_found(folder: Path, found: Found) -> None:
     assert told in (folder / "small" / TABLE).read_text()
     assert "one below other: **not seen**" in told, "two seeds are too few"
     assert (folder / "small" / "picture.png").stat().st_size > 1000
+    once = {arm: {0: seeds[0]} for arm, seeds in found.items()}
+    assert "NaN" not in json.dumps(write_report(small_study(), once, folder / "once"))
 
 
 @pytest.mark.parametrize(

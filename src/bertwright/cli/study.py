@@ -66,7 +66,11 @@ def run(
     on: On = None,
     document: Annotated[
         Path | None,
-        typer.Option(help="A Markdown file whose section of each study is rewritten."),
+        typer.Option(
+            help="A Markdown file whose section of each study is rewritten.",
+            dir_okay=False,
+            writable=True,
+        ),
     ] = None,
     plugin: Plugin = None,
     as_json: AsJson = False,
@@ -131,7 +135,7 @@ def compare(
     if first == second:
         raise UserError(f"{first} is compared with itself: name another recipe")
     study = Study(
-        name=f"{Path(first).stem} and {Path(second).stem}",
+        name=f"{_in_a_name(first)} and {_in_a_name(second)}",
         question=f"Is {first} better than {second}?",
         arms={first: Arm(recipe=first), second: Arm(recipe=second)},
         changes=changed({}, changes or []),
@@ -143,6 +147,13 @@ def compare(
     result = _reported(study, found, output, as_json)
     if as_json:
         report(result, as_json)
+
+
+def _in_a_name(recipe: str) -> str:
+    """A recipe's name; that of a file has its folder's before it, since those of models are all
+    called alike."""
+    path = Path(recipe)
+    return f"{path.absolute().parent.name}-{path.stem}" if path.suffix else recipe
 
 
 def _equal_time(budget: str) -> "Equal":

@@ -31,7 +31,7 @@ from bertwright.tasks.minimal_pairs import score_minimal_pairs
 from bertwright.tasks.task import Task
 from bertwright.text.histories import TEST
 from bertwright.text.shards import Data
-from bertwright.training.evaluation import evaluate, next_items
+from bertwright.training.evaluation import evaluate, held_out, next_items
 
 Figures = Mapping[str, float]
 
@@ -59,8 +59,8 @@ class Measure(Choice):
         """What it needs and is not there, in words."""
         return None
 
-    def check(self, recipe: Recipe) -> None:
-        """UserError where a model of this recipe cannot be measured so."""
+    def check(self, recipe: Recipe, data: Data) -> None:
+        """UserError where a model of this recipe cannot be measured so on this data set."""
 
     def reads(self, corpus: Written) -> list[Path]:
         """The files and folders, beside the data set, that its figures depend on."""
@@ -81,8 +81,9 @@ class HeldOut(Measure):
     kind: Literal["held-out"] = "held-out"
     changes: dict[str, Any] = Field(default_factory=dict)
 
-    def check(self, recipe: Recipe) -> None:
-        self._asked(recipe)
+    def check(self, recipe: Recipe, data: Data) -> None:
+        asked = self._asked(recipe)
+        held_out(asked, len(asked.phases) - 1, data, num_tokens=1)
 
     def of(self, trained: Trained) -> Figures:
         model, _ = load_model(trained.folder)
@@ -257,7 +258,7 @@ class Features(Measure):
     def missing(self, corpus: Written) -> str | None:
         return _no_task(corpus, (self.task,))
 
-    def check(self, recipe: Recipe) -> None:
+    def check(self, recipe: Recipe, data: Data) -> None:
         layers_of(self.layers, "concat", recipe.encoder.widths)
 
     def reads(self, corpus: Written) -> list[Path]:

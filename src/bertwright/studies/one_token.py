@@ -72,6 +72,7 @@ class Walk:
         """One step of training: its mean loss, and the gradient as it was before the update."""
         place = self.clock.place(number, rows=number * self.batch.pieces.shape[0])
         step = self.batches(place)
+        assert len(step.micro_batches) == 1, "the step that is followed is one batch"
         self.parameters.clear_gradient()
         moved = TensorBatch(step.micro_batches[0], "cpu")
         loss = self.model.losses(moved, self.recipe.objectives_of(0))["masked"]

@@ -71,8 +71,9 @@ class Check:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
+        """Plain data; a loss that was not found is None."""
+        known = asdict(self).items()
+        return {name: None if value != value else value for name, value in known}
 
 
 def check_recipe(system: str, data: Data, out: Path, steps: int = STEPS) -> Check:
@@ -89,6 +90,8 @@ def check_recipe(system: str, data: Data, out: Path, steps: int = STEPS) -> Chec
                 break
     except UserError as error:
         check = replace(check, ok=False, wrong=str(error))
+    except Exception as error:  # of one system: the others are still to be checked
+        check = replace(check, ok=False, wrong=f"{type(error).__name__}: {error}")
     finally:
         shutil.rmtree(out, ignore_errors=True)
     return replace(check, seconds=round(time.monotonic() - began, 1))

@@ -73,8 +73,10 @@ def lines(result: Mapping[str, Any]) -> list[str]:
         *table(columns, rows),
     ]
     for verdict in result["verdicts"]:
-        low, high = verdict["interval"]
-        interval = f" [{low:.4g}, {high:.4g}]" if seeds > 1 else ""
+        interval = ""
+        if seeds > 1:
+            low, high = verdict["interval"]
+            interval = f" [{low:.4g}, {high:.4g}]"
         told += [
             "",
             f"- {verdict['expected']}: **{verdict['verdict']}** ({verdict['lead']:+.4g}{interval})",

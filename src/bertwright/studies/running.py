@@ -35,6 +35,8 @@ from bertwright.studies.study import Study
 from bertwright.text.shards import Data
 from bertwright.text.tokenizers import TokenizerChoice
 from bertwright.training.pretraining import pretrain
+from bertwright.training.recipe_batches import RecipeBatches
+from bertwright.training.run_folder import fitted
 
 Say = Callable[[str], None]
 Found = dict[str, dict[int, dict[str, float]]]
@@ -128,9 +130,7 @@ def run_study(
         if missing := measure.missing(prepared.corpus):
             raise UserError(f"study {study.name}: measures.{name}: {missing}")
     runs = plan(study, prepared, out)
-    for run in runs.values():
-        for measure in run.measures.values():
-            measure.check(run.recipe)
+    _require_fitting(study, runs, Data.open(prepared.data))
     if processes > 1:
         threads = max(1, num_cores() // processes)
         runs = {place: replace(run, threads=threads) for place, run in runs.items()}
@@ -143,6 +143,18 @@ def run_study(
             found[arm][seed] = figures
             say(f"{number} of {len(places)}: {arm}, seed {seed}")
     return found
+
+
+def _require_fitting(study: Study, runs: Mapping[tuple[str, int], Run], data: Data) -> None:
+    """Refuse what the data or the measures do not allow, before anything is trained."""
+    for arm in study.arms:
+        run = runs[arm, 0]
+        if is_model(run.folder):
+            continue
+        recipe = fitted(run.recipe, data)
+        RecipeBatches(recipe, data).plan()
+        for measure in run.measures.values():
+            measure.check(recipe, data)
 
 
 def _require_figures(study: Study, arm: str, figures: Mapping[str, float]) -> None:

@@ -138,7 +138,9 @@ class Study(Settings):
     """To every arm, before its own."""
     equal: Equal
     seeds: int = Field(default=3, ge=1)
-    measures: dict[str, Measure] = Field(default_factory=lambda: {"held-out": HeldOut()})
+    measures: dict[str, Measure] = Field(
+        default_factory=lambda: {"held-out": HeldOut()}, min_length=1
+    )
     expected: tuple[Expectation, ...] = ()
     shown: tuple[str, ...] = ()
     """The figures of the table and the picture; none: those that are expected, or shared."""

@@ -35,7 +35,7 @@ class Verdict:
         return {
             "expected": str(self.expectation),
             "lead": self.lead.mean,
-            "interval": [self.lead.low, self.lead.high],
+            "interval": self.lead.interval,
             "seeds": self.lead.count,
             "verdict": self.word,
         }

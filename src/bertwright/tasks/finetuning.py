@@ -6,7 +6,6 @@ interval, and the model that is kept is the best on the held-out part.
 """
 
 import json
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -81,7 +80,7 @@ class FineTuneResult:
             "metric": self.metric,
             "scores": self.scores,
             "mean": found.mean,
-            "interval": [found.low, found.high] if math.isfinite(found.low) else None,
+            "interval": found.interval,
             "metrics": means,
             "best_epochs": [run.epoch for run in self.runs],
             "seconds": self.seconds,

@@ -10,7 +10,6 @@ how likely they are where all of them are hidden. Labels are compared by one of 
   2020, section 2.4), so that words which are likely anyway do not win by that.
 """
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -120,7 +119,7 @@ class Prompted:
             "metric": "accuracy",
             "scores": list(self.scores),
             "mean": found.mean,
-            "interval": [found.low, found.high] if math.isfinite(found.low) else None,
+            "interval": found.interval,
             "majority": self.majority,
             **self._by_what_was_read(),
             "prompt": self.prompt,

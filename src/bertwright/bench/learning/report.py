@@ -46,7 +46,7 @@ def _comparisons(plan: Plan, results: Results) -> list[dict[str, Any]]:
         "trainer": estimate(their_losses).mean,
         "ours": estimate(our_losses).mean,
         "difference": difference.mean,
-        "interval": [difference.low, difference.high],
+        "interval": difference.interval,
     }
     return [found]
 
