@@ -118,8 +118,11 @@ def test_dates_have_one_order_in_every_time_zone(
 def test_text_and_items_do_not_share_a_tokenizer(tmp_path: Path, wordpiece: Tokenizer) -> None:
     items = made(tmp_path).tokenizer
     (tmp_path / "a.txt").write_text("a story\n\nanother one\n\nthe last")
-    with pytest.raises(UserError, match="the tokenizer knows no piece of the text"):
+    with pytest.raises(UserError, match="the tokenizer knows no piece of what was read"):
         prepare(tmp_path / "a.txt", tmp_path / "text", items)
+    others = "who,what,when\n" + "".join(f"a,{n},{n}\n" for n in ("11", "12", "13"))
+    with pytest.raises(UserError, match="the tokenizer knows no piece of what was read"):
+        made(tmp_path / "others", others, tokenizer=items)
     with pytest.raises(UserError, match="a wordpiece tokenizer knows no items"):
         made(tmp_path / "other", tokenizer=wordpiece)
 

@@ -123,5 +123,5 @@ def test_special_pieces_must_be_there(wordpiece: Tokenizer, tmp_path: Path) -> N
     del settings["model"]["vocab"]["[MASK]"]
     settings["post_processor"] = None
     (tmp_path / FILE).write_text(json.dumps(settings))
-    with pytest.raises(UserError, match="no piece for mask"):
+    with pytest.raises(UserError, match=rf"{FILE}: the tokenizer has no piece for mask"):
         Tokenizer.load(tmp_path)

@@ -16,19 +16,21 @@ from bertwright.text.documents import PHRASE, Annotation, Document
 from bertwright.text.tokenizers import Tokenizer
 from bertwright.text.words import word_spans
 
+EXAMPLE = '{"start": 0, "stop": 5, "label": "phrase"}'
 
-def annotations_of(value: Any, length: int | None, where: str) -> tuple[Annotation, ...]:
-    """What is stated of a text of so many characters: a list of objects with ``start``, ``stop``
-    and perhaps ``label``, in characters; those without a label are phrases.
 
-    Errors: UserError for another value, for no text, and for what does not lie within it.
+def stated_annotations(value: Any, where: str) -> tuple[Annotation, ...]:
+    """What is stated of a text: a list of objects with ``start``, ``stop`` and perhaps ``label``,
+    in characters; those without a label are phrases.
+
+    Errors: UserError for another value.
     """
     if isinstance(value, str):
         try:
             value = json.loads(value)
         except ValueError:
             value = None
-    if value is None or not isinstance(value, list) or length is None:
+    if not isinstance(value, list):
         raise UserError(f"{where}: annotations are a list of objects with start, stop and label")
     found: list[Annotation] = []
     listed: list[Any] = value
@@ -36,14 +38,21 @@ def annotations_of(value: Any, length: int | None, where: str) -> tuple[Annotati
         given: dict[str, Any] = stated if isinstance(stated, dict) else {}
         start, stop, label = given.get("start"), given.get("stop"), given.get("label", PHRASE)
         match start, stop, label:
-            case int(), int(), str() if 0 <= start < stop <= length:
+            case int(), int(), str() if 0 <= start < stop:
                 found.append(Annotation(start, stop, label))
             case _:
-                raise UserError(
-                    f"{where}: {stated!r} is no stretch of its {length} characters: write "
-                    f'{{"start": 0, "stop": 5, "label": "phrase"}}'
-                )
+                raise UserError(f"{where}: {stated!r} is no stretch: write {EXAMPLE}")
     return tuple(found)
+
+
+def require_within(annotations: Iterable[Annotation], length: int, where: str) -> None:
+    """UserError where one does not lie within so many characters."""
+    for each in annotations:
+        if each.stop > length:
+            raise UserError(
+                f"{where}: {each.start} to {each.stop} is no stretch of {length} characters: "
+                f"write {EXAMPLE}"
+            )
 
 
 def among_solid(

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from bertwright.errors import UserError
 from bertwright.text.manifest import Counts, LanguageCounts
 from bertwright.text.piece_cache import Encoded
 from bertwright.text.shard_writing import (
@@ -74,6 +75,11 @@ class DataWriter:
         num_bytes = sum(self._num_bytes[name] for name in whole)
         specials = self._tokenizer.specials
         in_text = specials.all - {specials.unknown}
+        if pieces[specials.unknown] == pieces.sum() > 0:
+            raise UserError(
+                "the tokenizer knows no piece of what was read: name one that was made of such; "
+                "tables of events are prepared with --item"
+            )
         return {
             "hash": manifest.hash,
             "documents": sum(c.documents for c in counts),

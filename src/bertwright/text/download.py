@@ -189,7 +189,8 @@ def _recorded(out: Path) -> dict[str, str]:
     if not (out / DIGESTS).exists():
         return {}
     lines = (line.split(maxsplit=1) for line in (out / DIGESTS).read_text("utf-8").splitlines())
-    return {name: digest for digest, name in lines}
+    # sha256sum marks with a star what it has read as binary.
+    return {known[1].removeprefix("*"): known[0] for known in lines if len(known) == 2}
 
 
 def _record(out: Path, digests: dict[str, str]) -> None:

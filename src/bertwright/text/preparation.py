@@ -89,7 +89,9 @@ def prepare(
     if annotations is not None:
         sources = [_annotated(source, annotations) for source in sources]
     if dialogues:
-        spoken = find_sources(dialogues, dialogue_column, None, met, language_column)
+        spoken = find_sources(
+            dialogues, dialogue_column, None, met, language_column, remedy="give it one of them"
+        )
         sources += [_of_dialogues(source) for source in spoken]
         check_all_speak(sources)
     holding = Holding(
@@ -115,25 +117,15 @@ def prepare(
         if not writing.num_pieces:
             raise UserError(f"no text found in {', '.join(map(str, inputs))}")
         report = writing.finish(met.sources) | _what_was_met(met)
-        _check_found(report, dialogues)
+        if dialogues and "turns" not in report:
+            raise UserError(
+                f"no dialogue with two turns found in {', '.join(map(str, dialogues))}: nothing "
+                f"can be asked of a single one"
+            )
         seconds = time.monotonic() - started
         report |= {"seconds": seconds, "megabytes_per_second": report["bytes"] / 1e6 / seconds}
         (folder / REPORT).write_text(json.dumps(report, indent=1) + "\n")
     return Data.open(out)
-
-
-def _check_found(report: dict[str, Any], dialogues: Sequence[str | Path]) -> None:
-    """What a model is to learn from must be there."""
-    if report["unknown_rate"] == 1.0:
-        raise UserError(
-            "the tokenizer knows no piece of the text: name one that was made of such text; "
-            "tables of events are prepared with --item"
-        )
-    if dialogues and "turns" not in report:
-        raise UserError(
-            f"no dialogue with two turns found in {', '.join(map(str, dialogues))}: nothing can be "
-            f"asked of a single one"
-        )
 
 
 def _annotated(source: Source, column: str) -> Source:

@@ -14,7 +14,12 @@ from typing import Any, BinaryIO
 
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
-from bertwright.text.annotations import annotated, annotated_row, annotations_of
+from bertwright.text.annotations import (
+    annotated,
+    annotated_row,
+    require_within,
+    stated_annotations,
+)
 from bertwright.text.dialogues import dialogue_of_value
 from bertwright.text.documents import (
     Annotation,
@@ -167,13 +172,20 @@ def _read_parquet(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator
         plain.seek(0)
         if not plain.read(1):
             return
+        number = 0
         try:
             file: Any = parquet.ParquetFile(plain)
             names: list[str] = file.schema_arrow.names
             wanted = [name for name in (*source.columns, source.column) if name in names]
             for batch in file.iter_batches(_ROWS_AT_A_TIME, columns=list(dict.fromkeys(wanted))):
                 for row in batch.to_pylist():
-                    yield source.name, _chosen(row, source.name, source, names)
+                    number += 1
+                    where = f"{source.name}, row {number}"
+                    yield where, _chosen(row, where, source, names)
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{source.name} holds text that is not UTF-8 behind row {number}: {error}"
+            ) from None
         except (arrow.ArrowException, OSError) as error:
             first_line = str(error).partition("\n")[0]
             raise UserError(f"{source.name} is not a whole parquet file: {first_line}") from None
@@ -205,11 +217,20 @@ def _documents_of_row(
     if source.dialogues:
         yield from dialogue_of_value(values[0], language, where, counts)
         return
-    length = len(values[0]) if isinstance(values[0], str) else None
-    known = annotations_of(values[-1], length, where) if source.annotations else ()
+    known = _annotations_of_row(values, where) if source.annotations else ()
     texts = _texts_of_value(values[0], source.column, where, counts)
     for text, annotations in annotated_row(str(values[0]), texts, known):
         yield Document(text, language, annotations=annotations)
+
+
+def _annotations_of_row(values: Sequence[Any], where: str) -> tuple[Annotation, ...]:
+    """What a row states of its one text."""
+    text, *_, stated = values
+    if not isinstance(text, str):
+        raise UserError(f"{where}: annotations are of one text, and here is none")
+    known = stated_annotations(stated, where)
+    require_within(known, len(text), where)
+    return known
 
 
 def _pair_of_row(

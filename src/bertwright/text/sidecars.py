@@ -6,14 +6,13 @@ which no cleaning takes away.
 """
 
 import json
-import sys
 from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from bertwright.errors import UserError
-from bertwright.text.annotations import among_solid, annotations_of
+from bertwright.text.annotations import among_solid, require_within, stated_annotations
 from bertwright.text.documents import Annotation
 
 
@@ -32,7 +31,7 @@ def stated_beside(name: str, blocks: Iterable[str]) -> list[Annotation]:
         stated: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(f"{path} is not a JSON file that can be read: {error}") from None
-    known = annotations_of(stated, sys.maxsize, str(path))
+    known = stated_annotations(stated, str(path))
     places = deque(sorted({place for each in known for place in (each.start, each.stop)}))
     counted, solid, length = dict[int, int](), 0, 0
     for block in blocks:
@@ -41,7 +40,7 @@ def stated_beside(name: str, blocks: Iterable[str]) -> list[Annotation]:
             place = places.popleft()
             counted[place] = solid + num_solid(block[: place - begin])
         solid += num_solid(block)
-    annotations_of(stated, length, str(path))
+    require_within(known, length, str(path))
     return among_solid(known, counted.__getitem__)
 
 

@@ -76,8 +76,10 @@ def find_sources(
     format: str | None = None,
     counts: ReadCounts | None = None,
     language_column: str | None = None,
+    remedy: str = "say what it is with --format",
 ) -> list[Source]:
     """The files that paths, folders and patterns name; folders in the order of their names.
+    ``remedy`` is what is said to do about a name that does not tell its format.
 
     Errors: UserError for a name that fits nothing, for a format that is not known, and where the
     language of some files is stated and that of others is not.
@@ -96,7 +98,7 @@ def find_sources(
             if found is None:
                 raise UserError(
                     f"{name}: no known ending ({', '.join(f'.{known}' for known in FORMATS)}, "
-                    "each also .gz or .zst): say what it is with --format"
+                    f"each also .gz or .zst): {remedy}"
                 )
             stated = None if languages else language_column
             source = Source(name, found, column, languages, stated)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bertwright.errors import MissingExtra, UserError
-from bertwright.text.documents import PHRASE, Annotation
+from bertwright.text.documents import LONGEST_DOCUMENT, PHRASE, Annotation
 
 
 class Tagger:
@@ -26,6 +26,7 @@ class Tagger:
             raise UserError(
                 f"--tagger {name}: spaCy has no such pipeline: run python -m spacy download {name}"
             ) from None
+        self._pipeline.max_length = LONGEST_DOCUMENT + 1
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A worker loads the pipeline for itself."""

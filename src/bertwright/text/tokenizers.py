@@ -130,7 +130,10 @@ class Tokenizer:
             backend = library.Tokenizer.from_file(str(file))
         except Exception as error:  # the library raises bare Exception
             raise UserError(f"{file} is not a tokenizer: {error}") from None
-        return cls(backend)
+        try:
+            return cls(backend)
+        except UserError as error:
+            raise UserError(f"{file}: {error}") from None
 
     def save(self, path: Path | str) -> None:
         """Write the tokenizer into a folder, which may hold other things."""
