@@ -169,7 +169,12 @@ def test_minimal_pairs_prints_what_was_promised(folder: Path, tmp_path: Path) ->
         (("predict", "tuned", "train.tsv", "--jsonl"), "a file says by its ending what it holds"),
         (("predict", "tuned", "train.tsv", "-o", "model"), "model is a folder: name a file"),
         (("fill-mask", "model", "red " * 600 + "[MASK]"), "hides places behind the 512 pieces"),
+        (("embed", "model", "train.tsv", "-o", "model"), "model is a folder: name a file"),
         (("prepare", "train.tsv", "--item", "label", "--capitals", "-o", "x"), "not texts: leave"),
+        (
+            ("prepare", "train.tsv", "--dialogue-column", "turns", "-o", "x"),
+            "there are none: leave",
+        ),
         (
             ("prepare", "train.tsv", "--least", "3", "-o", "x"),
             "--item asks for: leave --least",

@@ -16,7 +16,11 @@ app = typer.Typer(help="Measure speed and learning against the peers.", no_args_
 
 Document = Annotated[
     Path | None,
-    typer.Option(help="A Markdown file whose section of this command is rewritten."),
+    typer.Option(
+        help="A Markdown file whose section of this command is rewritten.",
+        dir_okay=False,
+        writable=True,
+    ),
 ]
 
 

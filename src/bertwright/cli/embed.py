@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal
@@ -62,19 +63,20 @@ def embed(
     if as_json and output is None:
         raise UserError("embed --json says what was written: name a file with -o")
     loaded = load(model)
-    lines = (line for _, line in read_lines(file))
-    kept: list[np.ndarray] = []
-    while texts := list(islice(lines, AT_ONCE)):
-        vectors = loaded.embed(texts, pooling, normalise, layers, mix, language)
-        if output is None:
+
+    def embedded() -> Iterator[tuple[list[str], np.ndarray]]:
+        lines = (line for _, line in read_lines(file))
+        while texts := list(islice(lines, AT_ONCE)):
+            yield texts, loaded.embed(texts, pooling, normalise, layers, mix, language)
+
+    if output is None:
+        for texts, vectors in embedded():
             for text, vector in zip(texts, vectors.tolist(), strict=True):
                 line = {"text": text, "vector": vector}
                 sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
-        else:
-            kept.append(vectors)
-    if output is not None:
-        empty = [] if kept else [loaded.embed([], pooling, layers=layers, mix=mix)]
-        whole = np.concatenate(kept + empty)
-        with atomic_file(output) as temporary, open(temporary, "wb") as opened:
-            np.save(opened, whole)
-        report({"file": str(output), "texts": len(whole), "width": whole.shape[1]}, as_json)
+        return
+    with atomic_file(output) as temporary, open(temporary, "wb") as opened:
+        none = loaded.embed([], pooling, layers=layers, mix=mix)
+        whole = np.concatenate([none, *(vectors for _, vectors in embedded())])
+        np.save(opened, whole)
+    report({"file": str(output), "texts": len(whole), "width": whole.shape[1]}, as_json)

@@ -1,4 +1,4 @@
-"""What every verb prints: one JSON object on stdout, or a table on stderr."""
+"""What every verb prints: one JSON object on stdout, or aligned rows."""
 
 import json
 import sys
@@ -18,10 +18,13 @@ def report(result: Mapping[str, Any], as_json: bool) -> None:
         return
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     for name, value in _rows(result):
-        table.add_row(name.replace("_", " "), value)
+        table.add_row(Text(name.replace("_", " ")), Text(value))
     Console().print(table)
 
 

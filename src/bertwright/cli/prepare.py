@@ -122,6 +122,8 @@ def prepare(
         report(data.report, as_json)
         return
     refuse(context, "this is of histories, which --item asks for", "user", "time", "least")
+    if not dialogues:
+        refuse(context, "this is of --dialogues, and there are none", "dialogue_column")
     if tokenizer is None:
         raise UserError(
             "text needs a tokenizer: name its folder with --tokenizer, or make one with "

@@ -62,7 +62,12 @@ def check(
         bool, typer.Option("--quick", help="A few steps in the place of 300.")
     ] = False,
     document: Annotated[
-        Path | None, typer.Option(help="A Markdown file whose table of recipes is written anew.")
+        Path | None,
+        typer.Option(
+            help="A Markdown file whose table of recipes is written anew.",
+            dir_okay=False,
+            writable=True,
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
