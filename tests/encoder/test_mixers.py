@@ -95,6 +95,13 @@ def test_one_head_of_the_published_eight_is_learned(size: str) -> None:
     assert mixer.shape.heads - len(mixer.patterns) == 1
 
 
+def test_fixed_weights_bear_few_digits() -> None:
+    mixer = FixedPatterns(heads=7, dropout=0.0).build(28, NoPositions(), LayerNormChoice())
+    x, around = drawn(1, 300, 28).float(), Surroundings(View("all"))
+    exact, found = (mixer._bias(each, around).float() for each in (x, x.bfloat16()))
+    torch.testing.assert_close(found.softmax(-1), exact.softmax(-1), rtol=0.03, atol=1e-4)
+
+
 def test_a_fixed_head_is_the_weighted_mean_of_its_values() -> None:
     mixer = FixedPatterns(heads=8, dropout=0.0).build(32, NoPositions(), LayerNormChoice()).double()
     x = drawn(2, 6, 32)

@@ -45,6 +45,13 @@ REFUSED = {
     "mobilebert; encoder.mixer.width=64": "mixer.width to null",
     "bert; encoder.width=33; encoder.mixer.heads=3; encoder.positions=sinusoidal": "33 is odd",
     "t5; decoder.positions={kind: learned, size: 8}": "more than decoder.positions.size allows",
+    "mass; assembly.length=256; decoder.positions={kind: learned, size: 128}": (
+        "a length of 256 is more than decoder.positions.size allows"
+    ),
+    "transformer-xl; encoder.width=33; encoder.mixer.heads=3": "33 is odd",
+    "albert; encoder.embeddings.width=63; encoder.positions=sinusoidal": "63 is odd",
+    "modern; encoder.width=8; encoder.mixer.head_width=4": "no inner width in states 8 wide",
+    "elmo; encoder.embeddings.longest=6": "longest is 6, and a filter reads 7 characters",
     # Two streams.
     "xlnet; encoder.local={every: 2, window: 8}": "objectives.permutation asks from places behind",
     "xlnet; encoder.visibility={kind: window, size: 8}": "objectives.permutation asks from places",
@@ -61,6 +68,8 @@ REFUSED = {
     "sandwich; phases=[{depth: 0.5},{}]": "blocks of different sublayers cannot be stacked",
     "gpt-bert; phases=[{depth: 0.5},{}]": "blocks that look back at all before them cannot be",
     "albert; optimiser.layer_decay=0.9": "blocks that share their parameters are one level",
+    "electra; optimiser.layer_decay=0.9": "the blocks of a generator have no levels",
+    "transformer-xl; phases=[{depth: 0.5},{}]": "blocks that are new remember nothing",
     "albert; phases=[{trained: 1},{}]": "blocks that share their parameters are one level",
     # The order of questions.
     'electra; objectives={"more": {"kind": "replaced-token"}}': "objectives.more must be the first",

@@ -38,6 +38,18 @@ def test_dropout_is_switched_off_by_its_phase(data: Data) -> None:
     assert losses_of(data, off, LATE) != losses_of(data, before, LATE)
 
 
+@pytest.mark.parametrize("off", ["phases=[{}]", "phases=[{dropout: 0}]"])
+def test_only_use_leaves_every_second_block_out(data: Data, off: str) -> None:
+    nothing = ("encoder.dropout=0", "encoder.mixer.dropout=0")
+    every_second = ("encoder.depth.every=2", off, *nothing)
+    assert losses_of(data, Place(0, 0.0), *every_second) == losses_of(data, Place(0, 0.0), *nothing)
+    model = Model.build(small("bert", *ONE_PHASE, *every_second), data.tokenizer.size)
+    pieces = torch.arange(5, 21)[None]
+    with model.record("*") as values:
+        model(pieces)
+    assert not any(name.startswith("blocks.1.") for name in values)
+
+
 def test_dropout_falls_as_its_schedule_says(data: Data) -> None:
     halfway = Place(7, 0.4, phase=1, phase_progress=0.5)
     weaker = ("encoder.dropout=0.05", "encoder.mixer.dropout=0.05")

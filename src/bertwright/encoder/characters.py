@@ -1,12 +1,12 @@
 """Pieces by their characters: a convolution over the spelling of each (Kim et al. 2016)."""
 
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Literal, Self, cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from bertwright.encoder.embeddings import EmbeddingChoice
@@ -36,6 +36,12 @@ class Characters(EmbeddingChoice):
     highways: int = Field(default=2, ge=0)
 
     one_table: ClassVar[bool] = False
+
+    @model_validator(mode="after")
+    def _as_wide_as_what_is_read(self) -> Self:
+        if self.longest < (wide := max(wide for wide, _ in self.filters)):
+            raise ValueError(f"longest is {self.longest}, and a filter reads {wide} characters")
+        return self
 
     def build(self, vocabulary_size: int, width: int) -> nn.Module:
         return CharacterTable(self, vocabulary_size, width)

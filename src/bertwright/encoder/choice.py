@@ -27,6 +27,7 @@ from bertwright.encoder.positions import (
     Positions,
     Rotary,
     Sinusoidal,
+    TransformerXl,
 )
 from bertwright.encoder.residual import Plain, Residual
 from bertwright.encoder.visibility import Bidirectional, Causal, Visibility, is_by_halves, ways
@@ -64,9 +65,13 @@ class EncoderChoice(Settings):
 
     @property
     def drops(self) -> bool:
-        """Whether anything is dropped while training."""
-        rates = (self.embeddings.row_dropout, self.depth.drop)
-        return drops(self.dropout) or self.mixer.drops or max(rates) > 0.0
+        """Whether any numbers are dropped while training."""
+        return drops(self.dropout) or self.mixer.drops or self.embeddings.row_dropout > 0.0
+
+    @property
+    def draws(self) -> bool:
+        """Whether chance decides anything else while training, or training is told from use."""
+        return self.mixer.draws or self.depth.drop > 0.0 or self.depth.every > 1
 
     @property
     def num_parts(self) -> int:
@@ -168,10 +173,17 @@ class EncoderChoice(Settings):
                     f"positions rotate pairs, and a width of {writes} in {shape.heads} heads gives "
                     f"heads {shape.head_width} wide: choose an even width of a head"
                 )
-        waves = isinstance(self.positions, Sinusoidal | EveryBlock)
-        if waves and (odd := [width for width in self.widths if width % 2]):
+        waves = isinstance(self.positions, Sinusoidal | EveryBlock | TransformerXl)
+        summed = self.embeddings.sum_width(self.entry_width)
+        if waves and (odd := [width for width in (summed, *self.widths) if width % 2]):
             raise ValueError(
                 f"positions have a sine and a cosine each, and a width of {odd[0]} is odd"
+            )
+        if narrow := [
+            writes for _, writes in self.inner_widths if not self.feed_forward.inner(writes)
+        ]:
+            raise ValueError(
+                f"feed_forward has no inner width in states {narrow[0]} wide: state its width"
             )
         if not self.mixer.takes(self.positions):
             raise ValueError(

@@ -12,9 +12,10 @@ class Depth(Choice):
     """The axis: the sublayers of every block, from first to last, and which of them are one.
 
     ``sharing`` says what the blocks of a group have in common, the norm that goes with it included:
-    nothing, their attention, their feed-forward, or ``all`` (Lan et al. 2020). There are ``groups``
-    of consecutive blocks. While training, each block is left out of a step with the probability
-    ``drop``; elsewhere every ``every``-th block runs, which such a model bears (Fan et al. 2020).
+    nothing, their attention, their feed-forward, or ``all`` (Lan et al. 2020); the ways into and
+    out of a bottleneck are each block's own. There are ``groups`` of consecutive blocks. While
+    training, each block is left out of a step with the probability ``drop``; elsewhere every
+    ``every``-th block runs, which such a model bears (Fan et al. 2020).
     """
 
     sharing: Literal["none", "all", "attention", "feed-forward"] = "none"

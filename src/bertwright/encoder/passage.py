@@ -60,9 +60,9 @@ class Step:
 class Passage(nn.Module):
     """One block after the other.
 
-    While something is dropped, each is left out with the probability ``drop`` (Fan et al. 2020): a
-    function of seed, step and block, so that all rows of a step pass through the same blocks. Else
-    every ``every``-th runs.
+    In training, where there is noise, each is left out with the probability ``drop`` (Fan et al.
+    2020): a function of seed, step and block, so that all rows of a step pass through the same
+    blocks. Else every ``every``-th runs.
     """
 
     def __init__(self, drop: float = 0.0, every: int = 1) -> None:
@@ -91,8 +91,9 @@ class Passage(nn.Module):
         if self.drop == 0.0:
             return blocks
         place = torch.tensor(blocks, device=noise.seed.device)
+        drop = self.drop * (1.0 if noise.strength is None else float(noise.strength))
         drawn: list[float] = uniform(noise, place, SITE).tolist()
-        return [index for index, number in zip(blocks, drawn, strict=True) if number >= self.drop]
+        return [index for index, number in zip(blocks, drawn, strict=True) if number >= drop]
 
 
 class Halting(Passage):
@@ -136,7 +137,7 @@ class Halting(Passage):
             x = torch.where(going[..., None], step(index)(x), x)
             mean = mean + weight[..., None].to(x.dtype) * x
             ponder = ponder + going + weight * ends
-            halted = halted | (going & enough)
+            halted = halted | (going & enough) if index != blocks[-1] else halted
             spent = spent + weight
             going = going & ~ends
             if not going.any():

@@ -21,6 +21,9 @@ from .output import Output, Tied
 SITE = 64
 """Of the random numbers that guesses are drawn with."""
 
+NOISE = 2000
+"""The number of the first of its blocks, of which none has that of one of the encoder."""
+
 
 class Generated(Hiding):
     """Hide pieces, have a generator name them, and put what it guesses in their place.
@@ -89,7 +92,8 @@ class Generated(Hiding):
         return piece(choice)
 
     def _states(self, asked: Asked, draft: Draft, head: "Generator") -> Tensor:
-        states = head.encoder(draft.pieces, draft.coordinates, draft.rule, draft.noise)
+        noise = None if draft.noise is None else draft.noise.within(NOISE)
+        states = head.encoder(draft.pieces, draft.coordinates, draft.rule, noise)
         return states.flatten(0, 1).index_select(0, asked.where)
 
 

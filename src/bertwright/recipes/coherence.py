@@ -54,6 +54,8 @@ def _growth(recipe: "Recipe") -> None:
         raise ValueError("phases: blocks of different widths cannot be stacked")
     if depths[0] < 1.0 and recipe.decoder is not None:
         raise ValueError("phases: a decoder cannot be stacked: leave out depth")
+    if depths[0] < 1.0 and recipe.encoder.memory:
+        raise ValueError("phases: blocks that are new remember nothing: set encoder.memory to 0")
     if depths[0] < 1.0 and recipe.encoder.depth.sharing != "none":
         raise ValueError("phases: blocks that share their parameters cannot be stacked")
     if depths[0] < 1.0 and len(set(recipe.encoder.depth.orders())) > 1:
@@ -78,6 +80,11 @@ def _levels(recipe: "Recipe") -> None:
             "the blocks of a decoder have no levels: leave out optimiser.layer_decay and "
             "trained of phases"
         )
+    if by_level and any(objective.rewrites for objective in recipe.objectives.values()):
+        raise ValueError(
+            "the blocks of a generator have no levels: leave out optimiser.layer_decay and "
+            "trained of phases"
+        )
     if by_level and recipe.encoder.depth.sharing != "none":
         raise ValueError(
             "blocks that share their parameters are one level: leave out "
@@ -95,7 +102,7 @@ def _phase(recipe: "Recipe", number: int) -> None:
     _places(number, "encoder", recipe.encoder.positions, length)
     _decoding(recipe, asked)
     if recipe.decoder is not None:
-        said = [round(o.per_place(length) * length) for o in asked.values() if o.decodes]
+        said = [o.decoded_positions(length) for o in asked.values()]
         _places(number, "decoder", recipe.decoder.of(recipe.encoder).positions, *said)
     if recipe.encoder.depth.runs_all and any(isinstance(o, Ponder) for o in asked.values()):
         raise ValueError(

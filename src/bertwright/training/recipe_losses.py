@@ -25,7 +25,8 @@ class RecipeLosses:
         with_dropout: bool = True,
         memory: StreamMemory | None = None,
     ) -> None:
-        self._draws = with_dropout and any(o.rewrites for o in recipe.objectives.values())
+        rewrites = any(o.rewrites for o in recipe.objectives.values())
+        self._draws = with_dropout and (rewrites or recipe.encoder.draws)
         self._drops = with_dropout and recipe.encoder.drops
         self._seed = recipe.seed
         self._strengths = [phase.dropout for phase in recipe.phases]

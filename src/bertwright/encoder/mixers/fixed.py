@@ -114,6 +114,8 @@ class FixedAttention(nn.Module):
             weights = torch.where(weights.sum(-1, keepdim=True) == 0, instead, weights)
         free = self.shape.heads - len(self.patterns)
         logarithms = torch.log(weights)
+        # Near 0 for those that count, where bfloat16 is fine; what sees nothing has none at all.
+        logarithms = logarithms - logarithms.amax(-1, keepdim=True).clamp(min=0.0)
         return nn.functional.pad(logarithms, (0, 0, 0, 0, 0, free)).to(x.dtype)
 
 

@@ -51,6 +51,7 @@ class Hashing(InHeads):
     seed: int = Field(default=0, ge=0)
 
     any_rule: ClassVar[bool] = False
+    draws: ClassVar[bool] = True
 
     @model_validator(mode="after")
     def _directions_in_pairs(self) -> Self:
@@ -74,11 +75,6 @@ class Hashing(InHeads):
     def meets_all(self, length: int) -> bool:
         """Whether a row has no more places than the chunks that one of them meets in all rounds."""
         return length <= 2 * self.chunk * self.rounds
-
-    @property
-    def drops(self) -> bool:
-        """Directions are drawn anew in every step, whatever is dropped."""
-        return True
 
     def build(self, width: int, positions: Positions, norm: Norm) -> nn.Module:
         shape = self.shape(width)

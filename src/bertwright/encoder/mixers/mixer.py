@@ -54,8 +54,11 @@ class Mixer(Choice):
 
     @property
     def drops(self) -> bool:
-        """Whether anything inside is drawn by chance while training."""
+        """Whether anything inside is dropped while training."""
         return getattr(self, "dropout", 0.0) > 0.0
+
+    draws: ClassVar[bool] = False
+    """Whether anything else inside is drawn by chance while training."""
 
     def build(self, width: int, positions: Positions, norm: Norm) -> nn.Module:
         """A module from (B, L, width) to (B, L, width)."""

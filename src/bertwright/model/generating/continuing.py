@@ -56,12 +56,13 @@ class Continuation:
 @dataclass
 class Growing:
     """One text on its way; ``opened`` is how many of ``pieces`` it began with. ``source`` is what
-    an encoder reads, where it is a decoder that goes on."""
+    an encoder reads, where it is a decoder that goes on, from the position ``first``."""
 
     prompt: str
     pieces: list[int]
     sample: int
     source: tuple[int, ...] = ()
+    first: int = 0
     opened: int = 0
     logs: list[float] = field(default_factory=list[float])
     text: str = ""
@@ -112,7 +113,7 @@ class Ending:
         ends = {
             "end": text.pieces[-1] == self.tokenizer.specials.end,
             "limit": len(text.new) >= self.decoding.max_new_tokens,
-            "full": self.longest is not None and len(text.pieces) > self.longest,
+            "full": self.longest is not None and text.first + len(text.pieces) > self.longest,
         }
         text.stopped = next((reason for reason, true in ends.items() if true), None)  # type: ignore[assignment]
         if text.stopped is not None or self.decoding.stop:

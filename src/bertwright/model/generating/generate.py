@@ -62,7 +62,7 @@ def generate(
         raise UserError(f"generate: {decoding.beams} beams end in as many texts: ask for no more")
     if decoding.sweeps > 1 and not isinstance(objective, Masked):
         raise UserError("generate: sweeps are of masked models: what others added stays as it is")
-    if model.encoder.rule.by_extent and not isinstance(objective, Masked):
+    if model.encoder.rule.by_extent and not isinstance(objective, Masked | Denoising):
         raise UserError(
             f"{model.recipe.name} cannot generate: its encoder.visibility asks how long a text is, "
             f"which is not known before its end"
@@ -72,7 +72,7 @@ def generate(
         for prompt in prompts
         for sample in range(num_samples if decoding.beams == 1 else 1)
     ]
-    _require_room(texts, model.encoder.longest)
+    _require_room(texts, model)
     found = way(model, tokenizer, texts, decoding, objective, spoken)
     return [continuation for continuation in found if continuation.sample < num_samples]
 
@@ -86,7 +86,8 @@ def _begun(
     if not isinstance(objective, Denoising):
         return Growing(prompt, opened, sample)
     begin: int = getattr(specials, objective.noising.begins)
-    return Growing(prompt, [begin], sample, source=(*opened, specials.end))
+    source = (*opened, specials.end)
+    return Growing(prompt, [begin], sample, source, objective.noising.first(source, specials))
 
 
 def speaking(recipe: Recipe, by: str | None = None) -> Objective:
@@ -176,13 +177,13 @@ def by_decoding(
 ) -> list[Continuation]:
     """One piece of the decoder after the other, beside the prompt, which the encoder reads."""
     assert model.decoder is not None, "a recipe that decodes has a decoder"
-    specials = tokenizer.specials
+    padding = tokenizer.specials.pad
 
     def opened(texts: Sequence[Growing]) -> GrowingRows:
         begins = [text.pieces[0] for text in texts]
-        first = [objective.noising.first(text.source, specials) for text in texts]
+        first = [text.first for text in texts]
         sources = [text.source for text in texts]
-        return DecodedRows(model, sources, begins, first, specials.pad, spoken.read, spoken.said)
+        return DecodedRows(model, sources, begins, first, padding, spoken.read, spoken.said)
 
     return _grown(texts, opened, tokenizer, decoding, model.decoder.longest)
 
@@ -218,13 +219,20 @@ def _what_keeps_nothing(recipe: Recipe) -> str:
     return f"the mixer {encoder.mixer.kind} keeps nothing"  # type: ignore[attr-defined]
 
 
-def _require_room(texts: Sequence[Growing], longest: int | None) -> None:
+def _require_room(texts: Sequence[Growing], model: Model) -> None:
+    reads = model.encoder.longest
+    says = model.decoder.longest if model.decoder is not None else None
     for text in texts:
         read = len(text.source or text.pieces)
-        if longest is not None and read > longest:
+        if reads is not None and read > reads:
             raise UserError(
-                f"a prompt of {read} pieces is longer than the {longest} that the "
+                f"a prompt of {read} pieces is longer than the {reads} that the "
                 f"model reads: shorten it ({text.prompt[:40]}...)"
+            )
+        if says is not None and text.first >= says:
+            raise UserError(
+                f"what is to be said stands at place {text.first} of a prompt, and the model "
+                f"speaks of {says}: shorten what is before it ({text.prompt[:40]}...)"
             )
 
 
