@@ -46,7 +46,9 @@ recipes: .venv/.development ## Build, count, train, resume and export every reci
 
 studies: .venv/.development ## Run every study of a claim and write docs/claims.md (hours; goes on where it was)
 	$(BIN)/bertwright study run -o studies --processes 2
-	$(BIN)/bertwright study claims studies --document docs/claims.md
+	for result in studies/*/result.json; do \
+	    folder=docs/results/$${result%/*}; mkdir -p $$folder && cp $$result $$folder; done
+	$(BIN)/bertwright study claims docs/results/studies --document docs/claims.md
 
 documents: .venv/.development ## Write into README and docs what commands compute (after make quickstart)
 	$(BIN)/python docs/one_token.py

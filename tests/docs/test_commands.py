@@ -20,6 +20,7 @@ from bertwright.cli.application import app
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
 BLOCK = re.compile(r"^```(bash|console|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+OWN_FILE = re.compile(r"^```yaml\n# (\S+\.yaml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 FEW_STEPS = "steps=2 batch_tokens=256 assembly.length=64 compile=false"
 AT_TOY_SIZE = {
@@ -82,6 +83,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_commands_of_a_document_run(document: Path, folder: Path) -> None:
+    for name, content in OWN_FILE.findall(document.read_text(encoding="utf-8")):
+        (folder / name).write_text(content, encoding="utf-8")
     for language, code in blocks(document):
         if language == "python":
             exec(compile(code, str(document), "exec"), {"__name__": "document"})

@@ -18,7 +18,7 @@ def judge(one: list[float], other: list[float], **expected: object) -> str:
         name: {seed: {"held-out.masked_loss": value} for seed, value in enumerate(values)}
         for name, values in (("one", one), ("other", other))
     }
-    return verdicts(study, found)[0].word
+    return verdicts(study.expected, found)[0].word
 
 
 def test_the_rule() -> None:
@@ -41,7 +41,7 @@ def test_a_figure_is_held_against_another_one_of_the_other_arm() -> None:
     expected = {"measure": "held-out.late", "arm": "one", "below": "one", "its": "held-out.early"}
     study = small_study(expected=[expected])
     figures = {seed: {"held-out.early": 2.0 + seed, "held-out.late": 1.0} for seed in range(3)}
-    [verdict] = verdicts(study, {"one": figures, "other": figures})
+    [verdict] = verdicts(study.expected, {"one": figures, "other": figures})
     assert (verdict.word, verdict.lead.mean) == ("seen", 2.0)
     assert str(verdict.expectation) == "held-out.late: one below one in held-out.early"
 
@@ -70,7 +70,7 @@ def test_a_claim_is_seen_where_every_part_is() -> None:
         for name, value in (("one", 1.0), ("other", 2.0))
     }
     found["other"][1]["held-out.masked_loss"] += 0.1
-    judged = verdicts(study, found)
+    judged = verdicts(study.expected, found)
     assert [verdict.word for verdict in judged] == ["seen", "seen"]
     assert overall(judged) == "seen"
 
@@ -81,7 +81,7 @@ def test_a_figure_that_there_is_not() -> None:
     )
     found = {name: {0: {"held-out.masked_loss": 1.0}} for name in ("one", "other")}
     with pytest.raises(UserError, match="did you mean 'held-out"):
-        verdicts(study, found)
+        verdicts(study.expected, found)
 
 
 def test_of_two_arms_that_is_better_which_names_text_better() -> None:

@@ -99,12 +99,18 @@ def show(name: str, changes: Overrides = None, plugin: Plugin = None) -> None:
 
 
 @app.command()
-def diff(first: str, second: str, plugin: Plugin = None, as_json: AsJson = False) -> None:
-    """Print the axes on which two recipes differ."""
+def diff(
+    first: str,
+    second: str,
+    changes: Overrides = None,
+    plugin: Plugin = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the axes on which two recipes differ, the second with changes if there are some."""
     from bertwright.recipes import Recipe
     from bertwright.recipes.comparison import differences
 
-    found = differences(Recipe.load(first), Recipe.load(second))
+    found = differences(Recipe.load(first), Recipe.load(second, *(changes or [])))
     if as_json:
         report({d.axis: [d.first, d.second] for d in found}, as_json=True)
         return

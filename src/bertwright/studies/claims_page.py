@@ -8,7 +8,7 @@ from typing import Any
 from bertwright.bench.document import table, write_section
 from bertwright.errors import UserError
 from bertwright.studies.lectures import LECTURES, lectures_of
-from bertwright.studies.report import RESULT, lines
+from bertwright.studies.report import RESULT, judged_anew, lines
 from bertwright.studies.study import Study, all_studies
 
 
@@ -45,8 +45,8 @@ def write_result(result: dict[str, Any], document: Path) -> None:
 def _results(folder: Path) -> dict[str, dict[str, Any]]:
     files = sorted(folder.glob(f"*/{RESULT}"))
     if not files:
-        raise UserError(f"{folder} holds no results of studies: run some with -o {folder}/NAME")
-    read = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+        raise UserError(f"{folder} holds no results of studies: run some with -o {folder}")
+    read = [judged_anew(json.loads(file.read_text(encoding="utf-8"))) for file in files]
     return {result["study"]["name"]: result for result in read}
 
 

@@ -7,7 +7,6 @@ from bertwright.bench.document import table, write_section
 from bertwright.model.counting import parameters_by_part
 from bertwright.recipes import Recipe
 from bertwright.recipes.about import about
-from bertwright.recipes.comparison import differences
 from bertwright.recipes.loading import parent_of
 from bertwright.studies.recipe_checks import Check
 
@@ -16,7 +15,6 @@ COLUMNS = {
     "recipe": "recipe",
     "source": "source",
     "parent": "parent",
-    "differs": "what differs from its parent",
     "deviations": "deviations",
     "parameters": "parameters",
     "counts": "known counts",
@@ -40,16 +38,14 @@ def _row(check: Check) -> dict[str, object]:
     system = check.name.removesuffix("-tiny")
     recipe = Recipe.load(f"{system}-base")
     parent = parent_of(system)
-    own = differences(Recipe.load(f"{parent}-base"), recipe) if parent else []
     return {
         "system": check.system,
         "recipe": f"`{system}`",
         "source": recipe.source,
         "parent": f"`{parent}`" if parent else "",
-        "differs": "; ".join(f"{d.axis}: {d.second}" for d in own),
         "deviations": about(system).deviations,
         "parameters": f"{sum(parameters_by_part(recipe).values()):,}",
         "counts": f"{check.counts} exact" if check.counts else "",
         "loss": f"{check.first_loss:.3f}, {check.last_loss:.3f}" if check.ok else check.wrong,
-        "export": check.export,
+        "export": "none" if check.export.startswith("no ") else check.export,
     }

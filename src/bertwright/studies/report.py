@@ -12,7 +12,7 @@ from bertwright.bench.document import origin, table
 from bertwright.files import atomic_file, write_text
 from bertwright.statistics import Estimate, estimate
 from bertwright.studies.running import Found
-from bertwright.studies.study import Study
+from bertwright.studies.study import Expectation, Study
 from bertwright.studies.verdict import (
     Verdict,
     all_figures,
@@ -37,7 +37,7 @@ def write_report(study: Study, found: Found, out: Path) -> dict[str, Any]:
 
 def as_dict(study: Study, found: Found) -> dict[str, Any]:
     """Everything that was found, as plain data."""
-    judged = verdicts(study, found)
+    judged = verdicts(study.expected, found)
     return {
         "study": study.as_dict(),
         "equal": str(study.equal),
@@ -46,6 +46,21 @@ def as_dict(study: Study, found: Found) -> dict[str, Any]:
         "verdicts": [verdict.as_dict() for verdict in judged],
         "verdict": overall(judged) if judged else None,
         "shown": _shown_figures(study, found, judged),
+    }
+
+
+def judged_anew(result: Mapping[str, Any]) -> dict[str, Any]:
+    """A result that was stored, with what is said of its figures today."""
+    expected = [Expectation.model_validate(each) for each in result["study"]["expected"]]
+    found = {
+        arm: {int(seed): figures for seed, figures in by.items()}
+        for arm, by in result["arms"].items()
+    }
+    judged = verdicts(expected, found)
+    return {
+        **result,
+        "verdicts": [verdict.as_dict() for verdict in judged],
+        "verdict": overall(judged) if judged else None,
     }
 
 
@@ -92,7 +107,7 @@ def _over(seeds: int) -> str:
 
 def draw(study: Study, found: Found, picture: Path) -> None:
     """Each shown figure in a panel: an arm a row, a seed a dot, the mean with its interval."""
-    shown = _shown_figures(study, found, verdicts(study, found))
+    shown = _shown_figures(study, found, verdicts(study.expected, found))
     drawing = Figure(figsize=(4.2 * len(shown), 0.5 * len(found) + 1.6), layout="constrained")
     panels: Any = drawing.subplots(1, len(shown), squeeze=False, sharey=True)
     names = list(found)

@@ -8,13 +8,11 @@ from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
 from bertwright.statistics import Estimate, estimate
 from bertwright.studies.running import Found
-from bertwright.studies.study import Expectation, Study
+from bertwright.studies.study import Expectation
 
 Word = Literal["seen", "not seen", "opposite"]
 
 FEWEST_SEEDS = 3
-STANDARD_ERRORS = 2.0
-"""By which a mean difference must differ from nothing."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +20,8 @@ class Verdict:
     """An expectation, and how it came out.
 
     ``lead`` is by how much the expected holds, over the seeds: above 0 where it does. It is *seen*
-    where at least three seeds all agree and their mean is more than two standard errors from 0,
-    *opposite* where they agree that another arm leads, and else *not seen* at this scale.
+    where its 95 % interval over three seeds or more lies above 0, *opposite* where that of the
+    difference shows that another arm leads, and else *not seen* at this scale.
     """
 
     expectation: Expectation
@@ -41,9 +39,9 @@ class Verdict:
         }
 
 
-def verdicts(study: Study, found: Found) -> list[Verdict]:
-    """One for every expectation of a study."""
-    return [_verdict(expectation, found) for expectation in study.expected]
+def verdicts(expected: Sequence[Expectation], found: Found) -> list[Verdict]:
+    """One for every expectation."""
+    return [_verdict(expectation, found) for expectation in expected]
 
 
 def which_is_better(found: Found) -> tuple[Expectation, ...]:
@@ -84,18 +82,9 @@ def _verdict(expectation: Expectation, found: Found) -> Verdict:
     own = figure(found, expectation.arm, expectation.measure)
     other = _others(expectation, found, len(own))
     sign = 1.0 if expectation.below is None else -1.0
-    leads = [sign * (a - b) - expectation.by for a, b in zip(own, other, strict=True)]
-    lead = estimate(leads)
-    word = _word(leads, lead)
-    if word == "opposite" and not _another_leads(expectation, leads):
-        word = "not seen"
-    return Verdict(expectation, lead, word)
-
-
-def _another_leads(expectation: Expectation, leads: Sequence[float]) -> bool:
-    """Whether another arm is ahead with every seed, and not only less far behind than expected."""
-    ahead = all(lead + expectation.by < 0 for lead in leads)
-    return ahead and isinstance(expectation.other, str)
+    differences = [sign * (a - b) for a, b in zip(own, other, strict=True)]
+    lead = estimate([difference - expectation.by for difference in differences])
+    return Verdict(expectation, lead, _word(expectation, lead, estimate(differences)))
 
 
 def _others(expectation: Expectation, found: Found, count: int) -> list[float]:
@@ -105,14 +94,14 @@ def _others(expectation: Expectation, found: Found, count: int) -> list[float]:
     return [other] * count
 
 
-def _word(leads: Sequence[float], lead: Estimate) -> Word:
-    if len(leads) < FEWEST_SEEDS:
+def _word(expectation: Expectation, lead: Estimate, difference: Estimate) -> Word:
+    if lead.count < FEWEST_SEEDS:
         return "not seen"
-    if abs(lead.mean) <= STANDARD_ERRORS * lead.deviation / len(leads) ** 0.5:
-        return "not seen"
-    if all(value > 0 for value in leads):
+    if lead.low > 0:
         return "seen"
-    return "opposite" if all(value < 0 for value in leads) else "not seen"
+    # Another arm leads, and is not only less far behind than expected; a number cannot lead.
+    another_leads = difference.high < 0 and isinstance(expectation.other, str)
+    return "opposite" if another_leads and lead.high < 0 else "not seen"
 
 
 def all_figures(found: Mapping[str, Mapping[int, Mapping[str, float]]]) -> list[str]:

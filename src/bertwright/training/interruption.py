@@ -20,7 +20,7 @@ class Interrupted(Exception):
     """
 
     def __init__(self, signal_number: int, step: int, checkpoint: Path | None) -> None:
-        kept = f"; continue with --resume from {checkpoint}" if checkpoint else ""
+        kept = f"; go on from {checkpoint} by the same command with --resume" if checkpoint else ""
         super().__init__(f"stopped by {signal.Signals(signal_number).name} after step {step}{kept}")
         self.exit_code = 128 + signal_number
         self._made_of = (signal_number, step, checkpoint)
