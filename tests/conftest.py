@@ -2,10 +2,13 @@
 
 import os
 import signal
+import tempfile
 from pathlib import Path
 
 # Before PyTorch is first imported: two workers with two threads each would fight over two cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# What is measured of the machine is remembered nowhere.
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="bertwright-tests-")
 
 import pytest
 from hypothesis import settings

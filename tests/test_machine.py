@@ -1,5 +1,6 @@
 """The machine describes itself, and its peak is a rate that products reach."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ def test_versions_leave_out_what_is_not_installed() -> None:
 
 
 def test_the_peak_is_a_positive_rate() -> None:
-    assert matrix_peak("float32", seconds=0.01) > 1e8
+    assert 0 < matrix_peak("float32", seconds=0.01) < math.inf
 
 
 def test_the_highest_peak_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,4 +38,5 @@ def test_the_highest_peak_is_remembered(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_this_process_began_before_now() -> None:
-    assert 0 < seconds_since_start() < 3600
+    first, second = seconds_since_start(), seconds_since_start()
+    assert 0 < first <= second

@@ -107,7 +107,7 @@ def test_the_trainer_sees_every_row(data_folder: Path) -> None:
     assert first["special_tokens_mask"][0] == 1
 
 
-def test_the_trainer_stops_in_time_and_is_asked_our_questions(
+def test_the_trainer_stops_and_is_asked_our_questions(
     tmp_path: Path, data_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")

@@ -1,7 +1,6 @@
 """What training reads of a prepared data set, and what it says of a damaged one."""
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,16 +48,6 @@ def test_gather_is_pieces_row_by_row(train: Split) -> None:
     for row, start in enumerate(starts.tolist()):
         assert np.array_equal(pieces[row], train.pieces(start, start + 16))
         assert np.array_equal(marks[row], train.marks(start, start + 16))
-
-
-def test_gathering_a_step_takes_no_time(train: Split) -> None:
-    starts = np.arange(32) * 7
-    seconds: list[float] = []
-    for _ in range(50):
-        began = time.perf_counter()
-        train.gather(starts, 128)
-        seconds.append(time.perf_counter() - began)
-    assert min(seconds) < 0.0003
 
 
 def test_word_bytes_anywhere(train: Split) -> None:

@@ -67,7 +67,7 @@ def compare(
                     if not compiled:
                         raise
                     row = _compare(system, peer, size, data, rounds, compiled=False)
-                    remarks.append("not compiled: PyTorch's compiler fails on it")
+                    remarks.append("not compiled: compiled it does not run")
                 rows[system] = row | {"remark": ", ".join(remarks)}
                 say(f"{system}: {row['tokens_per_second']:,.0f} tokens/s, {row['share']:.2f}")
     return [rows[system] for system in texts]

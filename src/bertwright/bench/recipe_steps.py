@@ -63,6 +63,7 @@ def main() -> None:
     turns = Turns.over_standard_streams("cpu")
     data = Data.open(Path(settings["data"]))
     recipe = recipe_of(settings["system"], settings["size"], data.manifest.tokenizer.kind)
+    turns.mixed = len(recipe.turns_of(len(recipe.phases) - 1)) > 1
     train(job(fitted(recipe, data), data, turns, settings["compiled"]))
 
 

@@ -28,6 +28,8 @@ class Turns:
         self._answers = answers
         self._num_steps = 0
         self._marks: list[float] = []
+        self.mixed = False
+        """Whether steps are of several kinds, of which some take longer than others."""
 
     def before_step(self) -> None:
         """To be called before every step; returns when the step is wanted.
@@ -49,10 +51,12 @@ class Turns:
         synchronise(self._device)
 
     def _seconds_per_step(self) -> float:
-        """The median step; on a card the mean, since there only the last one is waited for."""
+        """The median step; the mean where they are of several kinds, and on a card, since there
+        only the last one is waited for."""
         marks = [*self._marks, time.perf_counter()]
         steps = [after - before for before, after in pairwise(marks)]
-        return median(steps) if self._device == "cpu" else sum(steps) / len(steps)
+        alike = self._device == "cpu" and not self.mixed
+        return median(steps) if alike else sum(steps) / len(steps)
 
     @staticmethod
     def over_standard_streams(device: str) -> "Turns":

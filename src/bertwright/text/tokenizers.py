@@ -1,6 +1,7 @@
 """Tokenizers: text to pieces and back, on the ``tokenizers`` library."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -28,7 +29,7 @@ _MODEL_KINDS = {
 ITEM_MODEL, ITEM_CUT = "WordLevel", "WhitespaceSplit"
 """What a tokenizer of items is told by: a list of codes, and nothing but spaces between them."""
 
-_SPECIAL_NAMES = {
+SPECIAL_NAMES = {
     "pad": ("[PAD]", "<pad>"),
     "unknown": ("[UNK]", "<unk>"),
     "start": ("[CLS]", "<s>"),
@@ -104,15 +105,20 @@ class Specials:
 
 
 class Tokenizer:
-    """A tokenizer with its special pieces; immutable."""
+    """A tokenizer with its special pieces; immutable.
 
-    def __init__(self, backend: library.Tokenizer) -> None:
+    ``roles`` names special pieces that are called otherwise than BERT's and RoBERTa's: published
+    vocabularies have others, and some let one piece stand for several.
+    """
+
+    def __init__(self, backend: library.Tokenizer, roles: Mapping[str, str] | None = None) -> None:
         backend.no_padding()
         backend.no_truncation()
         self.backend = backend
         self.settings: dict[str, Any] = json.loads(backend.to_str())
         self.kind = _kind_of(self.settings)
-        self.specials = _find_specials(backend)
+        self.roles = dict(roles or {})
+        self.specials = _find_specials(backend, self.roles)
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
@@ -130,8 +136,12 @@ class Tokenizer:
             backend = library.Tokenizer.from_file(str(file))
         except Exception as error:  # the library raises bare Exception
             raise UserError(f"{file} is not a tokenizer: {error}") from None
+        about = folder / ABOUT
         try:
-            return cls(backend)
+            known = json.loads(about.read_text("utf-8")) if about.is_file() else {}
+            return cls(backend, known.get("roles"))
+        except ValueError as error:
+            raise UserError(f"{about} is damaged ({error}): copy it again") from None
         except UserError as error:
             raise UserError(f"{file}: {error}") from None
 
@@ -140,7 +150,8 @@ class Tokenizer:
         folder = Path(path)
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / FILE, self.backend.to_str(pretty=True))
-        about = {"kind": self.kind, "size": self.size, "hash": self.hash}
+        about: dict[str, Any] = {"kind": self.kind, "size": self.size, "hash": self.hash}
+        about |= {"roles": self.roles} if self.roles else {}
         write_text(folder / ABOUT, json.dumps(about, indent=1) + "\n")
 
     @property
@@ -157,6 +168,7 @@ class Tokenizer:
     def hash(self) -> str:
         """SHA-256 of everything that decides which pieces a text has."""
         deciding = {k: v for k, v in self.settings.items() if k not in ("padding", "truncation")}
+        deciding |= {"roles": self.roles} if self.roles else {}
         text = json.dumps(deciding, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return sha256(text.encode()).hexdigest()
 
@@ -249,9 +261,10 @@ def _lowers(normalizer: dict[str, Any] | None) -> bool:
     )
 
 
-def _find_specials(backend: library.Tokenizer) -> Specials:
+def _find_specials(backend: library.Tokenizer, roles: Mapping[str, str]) -> Specials:
     found: dict[str, int] = {}
-    for role, names in _SPECIAL_NAMES.items():
+    for role, usual in SPECIAL_NAMES.items():
+        names = (roles[role],) if role in roles else usual
         ids = [i for i in map(backend.token_to_id, names) if i is not None]
         if not ids:
             raise UserError(f"the tokenizer has no piece for {role}: one of {', '.join(names)}")

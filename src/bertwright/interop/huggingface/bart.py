@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 
 from bertwright.errors import UserError
 from bertwright.interop.huggingface.family import Config, Family, Key
-from bertwright.interop.huggingface.purposes import BARE, DECODED, Classifier
-from bertwright.interop.huggingface.renaming import Table
+from bertwright.interop.huggingface.purposes import BARE, DECODED, Classifier, Net
+from bertwright.interop.huggingface.renaming import Table, Tensors
 from bertwright.interop.huggingface.t5 import begin_of
 from bertwright.recipes import Recipe
 from bertwright.text.tokenizers import Specials
@@ -32,6 +32,9 @@ def _stack(ours: str) -> Table:
     )
 
 
+UNREAD = "bias behind the output"
+"""What we call a buffer of zeros that no training changes."""
+
 BY_STACK = ("attention_heads", "ffn_dim")
 """Keys that each stack has for itself, and that must say the same here."""
 
@@ -53,14 +56,16 @@ class Bart(Family):
         *_stack("encoder"),
         *_stack("decoder"),
     )
-    head_table: ClassVar[Table] = (("output.table", ("lm_head",)),)
+    head_table: ClassVar[Table] = (
+        ("output.table", ("lm_head",)),
+        (UNREAD, ("final_logits_bias",)),
+    )
     classifiers: ClassVar[dict[str, Classifier]] = {}
     pieces: ClassVar[str] = "shared.weight"
     decoder: ClassVar[str] = "lm_head"
     repeated: ClassVar[tuple[str, ...]] = (
         "model.encoder.embed_tokens.weight",
         "model.decoder.embed_tokens.weight",
-        "final_logits_bias",
     )
     longest: ClassVar[int] = 1024
     keys: ClassVar[tuple[Key, ...]] = (
@@ -118,6 +123,19 @@ class Bart(Family):
                     f"has the same in both"
                 )
         return config
+
+    def received(self, tensors: Tensors, config: Config) -> Tensors:
+        bias = tensors.pop(UNREAD, None)
+        if bias is not None and bool(bias.any()):
+            raise UserError("final_logits_bias is not 0: what can be read has no bias there")
+        return tensors
+
+    def as_stock(self, tensors: Tensors, net: Net) -> Tensors:
+        if "lm_head.weight" not in tensors:
+            return tensors
+        # Where the output has a table of its own, the stock class has one in each stack as well.
+        own = (name for name in self.repeated if name.endswith("embed_tokens.weight"))
+        return {**tensors, **{name: tensors["model.shared.weight"].clone() for name in own}}
 
     def finished(self, config: Config, recipe: Recipe, specials: Specials) -> Config:
         return {

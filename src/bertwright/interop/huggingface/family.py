@@ -71,6 +71,7 @@ NOWHERE: dict[str, tuple[Any, ...]] = {
     "encoder.embeddings.languages": ([],),
     "encoder.embeddings.scaled": (False,),
     "encoder.embeddings.tasks": (0,),
+    "encoder.feed_forward.gate": ("first",),
     "encoder.local": (None,),
     "encoder.mixer.gate": (None,),
     "encoder.mixer.global_projections": (False,),
@@ -133,6 +134,8 @@ class Family:
     """What old files hold beside that it is a copy of."""
     longest: ClassVar[int]
     """The longest row, where a file does not state it."""
+    special_pieces: ClassVar[Mapping[str, str]] = {}
+    """Pieces of published vocabularies that have other roles than their names say, by the role."""
     told: ClassVar[str] = ""
     """What the stock classes must be told beside a text to compute the same, for the model card."""
     required: ClassVar[dict[str, Any]] = {}
@@ -284,7 +287,9 @@ class Family:
             value = _get(stated, key.ours)
             theirs = key.written(value)
             known = " or ".join(dict.fromkeys(map(_shown, (key.values or {}).values())))
-            if key.values is not None and theirs is None:
+            if key.ours.endswith("dropout") and isinstance(value, Mapping):
+                yield f"{key.ours} is {_shown(value)} ({self.class_name}: one rate)"
+            elif key.values is not None and theirs is None:
                 yield f"{key.ours} is {_shown(value)} ({self.class_name}: {known})"
             elif written.setdefault(key.theirs, theirs) != theirs:
                 yield f"{key.ours} is {_shown(value)} ({self.class_name}: one {key.theirs} for all)"

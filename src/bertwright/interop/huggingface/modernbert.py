@@ -110,10 +110,12 @@ class ModernBert(Family):
         kinds = config.get("layer_types") or [
             LOCAL if index % every else GLOBAL for index in range(num_layers)
         ]
-        rotary = (config.get("rope_parameters") or {}).get(GLOBAL) or {}
-        scaling = config.get("rope_scaling") or rotary
-        if scaling.get("rope_type", "default") != "default":
-            raise UserError(f"rope_type is {scaling['rope_type']!r}: what can be read is 'default'")
+        angles: dict[str, Any] = config.get("rope_parameters") or {}
+        rotary = angles.get(GLOBAL) or {}
+        for scaling in (config.get("rope_scaling") or {}, rotary, angles.get(LOCAL) or {}):
+            kind = scaling.get("rope_type", scaling.get("type", "default"))
+            if kind != "default":
+                raise UserError(f"rope_type is {kind!r}: what can be read is 'default'")
         base = rotary.get("rope_theta", config.get("global_rope_theta", BASES[GLOBAL]))
         return {**config, "rope_theta": base, "local": _local(config, kinds)}
 

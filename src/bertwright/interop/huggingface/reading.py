@@ -24,6 +24,7 @@ from bertwright.model import Model
 from bertwright.model.folder import fill, filled
 from bertwright.model.text_model import TextModel
 from bertwright.objectives import Objective, PairQuestion
+from bertwright.objectives.causal import Causal
 from bertwright.recipes import Recipe
 from bertwright.recipes.loading import read
 from bertwright.tasks.answers import num_outputs
@@ -33,7 +34,7 @@ from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads import HeadChoice
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import TaskModel
-from bertwright.text.tokenizers import Tokenizer
+from bertwright.text.tokenizers import Specials, Tokenizer
 
 CONFIG = "config.json"
 PIECES = "encoder.embeddings.pieces.weight"
@@ -104,8 +105,9 @@ def read_folder(folder: Path) -> Found:
         settings = family.settings(config)
     except UserError as error:
         raise UserError(f"{folder}: {error}") from error
-    tokenizer = read_tokenizer(folder)
-    recipe = _recipe(folder, family, settings, purpose, tensors, tokenizer)
+    tokenizer = read_tokenizer(folder, config, family.special_pieces)
+    begin = config.get("decoder_start_token_id")
+    recipe = _recipe(folder, family, settings, purpose, tensors, tokenizer, begin)
     found = Found(folder, family, config, purpose, tensors, recipe, tokenizer)
     if PIECES not in tensors or tokenizer.size > found.rows:
         rows = found.rows if PIECES in tensors else "no table of them"
@@ -114,6 +116,17 @@ def read_folder(folder: Path) -> Found:
             f"belong together"
         )
     return found
+
+
+def _begins(folder: Path, specials: Specials, begin: int, usual: str) -> str:
+    """The role of the piece that a decoder is given first: the usual one, where it is that."""
+    for role in (usual, "pad", "end", "start", "mask"):
+        if getattr(specials, role) == begin:
+            return role
+    raise UserError(
+        f"{folder / CONFIG}: decoder_start_token_id is {begin}, which is no special piece: what can "
+        f"be read begins with one that pads, ends, starts or hides"
+    )
 
 
 def _model(found: Found) -> Model:
@@ -190,13 +203,23 @@ def _recipe(
     purpose: str,
     named: Tensors,
     tokenizer: Tokenizer,
+    begin: int | None,
 ) -> Recipe:
-    """The recipe of what a folder holds: its axes spelled out, its training that of our recipe."""
+    """The recipe of what a folder holds: its axes spelled out, its training that of our recipe;
+    ``begin`` is the piece that a decoder is given first, where that is stated."""
     training = read(family.recipe)
     named_by = {p: (family.asks if names else None, h) for (names, h), p in family.purposes.items()}
     asked = [name for name in named_by.get(purpose, ()) if name is not None]
     objectives = {name: training["objectives"].get(name, {}) for name in asked}
-    pairs = any(issubclass(Objective.kinds()[name], PairQuestion) for name in objectives)
+    if "denoising" in objectives and begin is not None:
+        noising = objectives["denoising"]["noising"]
+        own = {**noising, "begins": _begins(folder, tokenizer.specials, begin, noising["begins"])}
+        objectives = {"denoising": {**objectives["denoising"], "noising": own}}
+    assembly = {"kind": "full-sentences"}
+    if any(issubclass(Objective.kinds()[name], PairQuestion) for name in objectives):
+        assembly = {"kind": "segment-pair"}
+    elif any(issubclass(Objective.kinds()[name], Causal) for name in objectives):
+        assembly = training["assembly"]  # what opens a text is what the model reads first
     stated = {
         **training,
         "name": f"{family.model_type}-imported",
@@ -209,7 +232,7 @@ def _recipe(
             }
         },
         **settings,
-        "assembly": {"kind": "segment-pair" if pairs else "full-sentences", **settings["assembly"]},
+        "assembly": {**assembly, **settings["assembly"]},
         "objectives": objectives,
         "pooler": "pooler.weight" in named,
         "phases": [{}],

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from bertwright.interop.huggingface.family import NOWHERE, Config, Family, Key
 from bertwright.interop.huggingface.purposes import BARE, DECODED, Classifier, Net
 from bertwright.interop.huggingface.renaming import Table, Tensors
+from bertwright.interop.huggingface.weights import STATED_TIE
 from bertwright.objectives.denoising import Denoising
 from bertwright.recipes import Recipe
 from bertwright.text.tokenizers import Specials
@@ -128,9 +129,9 @@ class T5(Family):
         return self.encoder_table + self.head_table
 
     def simplified(self, config: Config) -> Config:
-        # Files of older versions say by the tie whether the output is scaled.
-        tied = config.get("tie_word_embeddings", True)
-        return {"scale_decoder_outputs": tied, **config}
+        # Whether the output is scaled is said by the tie, whatever the tables are.
+        stated = config.get(STATED_TIE, config.get("tie_word_embeddings", True))
+        return {"scale_decoder_outputs": stated, **config}
 
     def described(self, settings: dict[str, Any]) -> dict[str, Any]:
         mixer = settings["encoder"]["mixer"]

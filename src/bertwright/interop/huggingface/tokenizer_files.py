@@ -1,7 +1,7 @@
 """Tokenizers as Hugging Face folders hold them."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,39 +9,107 @@ import tokenizers as library
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from bertwright.errors import UserError
-from bertwright.text.tokenizers import FILE, Tokenizer
+from bertwright.text.tokenizers import FILE, SPECIAL_NAMES, Tokenizer
 
 CONFIG, VOCABULARY = "tokenizer_config.json", "vocab.txt"
+SPECIALS, ADDED = "special_tokens_map.json", "added_tokens.json"
 BYTE_VOCABULARY, MERGES = "vocab.json", "merges.txt"
+WORD_END, MODEL_CONFIG = "</w>", "config.json"
 FRAMING = ("TemplateProcessing", "BertProcessing", "RobertaProcessing")
 """The post-processors that put special pieces around a text."""
 
 
-def read_tokenizer(folder: Path) -> Tokenizer:
+def read_tokenizer(
+    folder: Path, model_config: Mapping[str, Any], own_roles: Mapping[str, str]
+) -> Tokenizer:
     """The tokenizer of a folder, from tokenizer.json or from the files of older days.
 
-    Errors: UserError where the folder has none.
+    Its special pieces are those that the folder names, or the configuration of its model, or those
+    that its family has under ``own_roles``. Errors: UserError where the folder has none.
     """
+    backend = _backend(folder)
+    return Tokenizer(backend, _roles(backend, folder, model_config, own_roles))
+
+
+def _backend(folder: Path) -> library.Tokenizer:
     if (folder / FILE).is_file():
-        return Tokenizer.load(folder)
+        try:
+            return library.Tokenizer.from_file(str(folder / FILE))
+        except Exception as error:  # the library raises bare Exception
+            raise UserError(f"{folder / FILE} is not a tokenizer: {error}") from None
     for files, build in OLD_FORMATS.items():
         if all((folder / name).is_file() for name in files):
-            return Tokenizer(build(folder))
+            return _with_added(build(folder), folder)
     raise UserError(
         f"{folder} holds no tokenizer: it needs {FILE}, {VOCABULARY}, or {BYTE_VOCABULARY} "
         f"with {MERGES}"
     )
 
 
+STATED = {
+    "unknown": ("unk_token",),
+    "start": ("cls_token", "bos_token"),
+    "end": ("sep_token", "eos_token"),
+    "pad": ("pad_token",),
+    "mask": ("mask_token",),
+}
+"""What the files of a tokenizer call the special pieces, by their roles."""
+
+NUMBERED = {"start": "bos_token_id", "end": "eos_token_id", "pad": "pad_token_id"}
+"""What the configuration of a model calls their numbers."""
+
+
+def _roles(
+    backend: library.Tokenizer,
+    folder: Path,
+    model_config: Mapping[str, Any],
+    own_roles: Mapping[str, str],
+) -> dict[str, str]:
+    """The special pieces that are not those that any tokenizer has. A role that no piece was made
+    for has the piece that ends texts, or the unknown one: GPT-2 has one piece for all of them."""
+    stated = {**_config(folder), **_config(folder, SPECIALS)}
+    numbers = {role: model_config.get(key) for role, key in NUMBERED.items()}
+    found: dict[str, str] = {}
+    for role, usual in SPECIAL_NAMES.items():
+        named = [_written(stated.get(key)) for key in STATED[role]]
+        number = numbers.get(role)
+        numbered = backend.id_to_token(number) if isinstance(number, int) else None
+        names = (own_roles.get(role), *named, *usual, numbered)
+        known = [n for n in names if n is not None and backend.token_to_id(n) is not None]
+        if known:
+            found[role] = known[0]
+    for role in SPECIAL_NAMES:
+        shared = [found[other] for other in ("end", "unknown", "start") if other in found]
+        if role not in found and shared:
+            found[role] = shared[0]
+    usual = {
+        role: next((n for n in names if backend.token_to_id(n) is not None), None)
+        for role, names in SPECIAL_NAMES.items()
+    }
+    return {role: name for role, name in found.items() if usual[role] != name}
+
+
+def _written(stated: Any) -> str | None:
+    """A piece as a configuration writes it: its text, or what else is known of it as well."""
+    piece = stated.get("content") if isinstance(stated, dict) else stated
+    return piece if isinstance(piece, str) else None
+
+
 def write_tokenizer(
-    folder: Path, tokenizer: Tokenizer, segments: bool, longest: int, separators: int = 1
+    folder: Path,
+    tokenizer: Tokenizer,
+    segments: bool,
+    longest: int,
+    separators: int = 1,
+    opening: int | None = None,
 ) -> None:
     """Write tokenizer.json, tokenizer_config.json and, for WordPiece, vocab.txt.
 
     ``segments`` says whether the model tells the two texts of a pair apart, and ``separators`` how
-    many pieces stand between them; ``longest`` is the number of pieces in its longest row.
+    many pieces stand between them; ``longest`` is the number of pieces in its longest row. A model
+    that reads on is given texts that are not ended, behind the piece ``opening``.
     """
-    framed = _framed(tokenizer, separators, segments)
+    framed = _framed(tokenizer, separators, segments, opening)
     framed.save(str(folder / FILE))
     inputs = ["input_ids", "token_type_ids", "attention_mask"]
     if not segments:
@@ -91,15 +159,22 @@ def _bert_class(settings: dict[str, Any], segments: bool) -> dict[str, Any]:
     }
 
 
-def _framed(tokenizer: Tokenizer, separators: int, segments: bool) -> library.Tokenizer:
+def _framed(
+    tokenizer: Tokenizer, separators: int, segments: bool, opening: int | None
+) -> library.Tokenizer:
     """The tokenizer with special pieces around its texts: as the model was trained, where it was
     made here or has none, else as it came with them."""
     backend = library.Tokenizer.from_str(tokenizer.backend.to_str())
     processor = tokenizer.settings["post_processor"]
     frame = _frame(tokenizer, separators, segments)
+    if opening is not None:
+        frame = _opened(tokenizer, opening)
     like_roberta = processor == _settings(_frame(tokenizer, 2, False))
     like_bert = processor == _settings(_frame(tokenizer, 1, True))
-    if (like_roberta and (segments or separators != 2)) or (like_bert and separators != 1):
+    if tokenizer.roles:
+        return backend  # of a published model, as it came with it
+    other = opening is not None or segments or separators != 2
+    if (like_roberta and other) or (like_bert and (opening is not None or separators != 1)):
         backend.post_processor = frame
         return backend
     if any(kind in json.dumps(processor) for kind in FRAMING):
@@ -119,6 +194,14 @@ def _frame(tokenizer: Tokenizer, separators: int, segments: bool) -> Any:
         single=f"{start}:0 $A:0 {end}:0",
         pair=f"{start}:0 $A:0 {between} $B:{of_second} {end}:{of_second}",
         special_tokens=[(start, ids[0]), (end, ids[1])],
+    )
+
+
+def _opened(tokenizer: Tokenizer, opening: int) -> Any:
+    """A text behind one piece; a second one goes on with the first."""
+    piece = tokenizer.piece(opening)
+    return processors.TemplateProcessing(
+        single=f"{piece} $A", pair=f"{piece} $A $B", special_tokens=[(piece, opening)]
     )
 
 
@@ -149,9 +232,12 @@ def _from_vocabulary(folder: Path) -> library.Tokenizer:
 
 
 def _from_merges(folder: Path) -> library.Tokenizer:
-    """RoBERTa's byte-pair encoding, from its pieces and merges."""
-    model = models.BPE.from_file(str(folder / BYTE_VOCABULARY), str(folder / MERGES))
-    backend = library.Tokenizer(model)
+    """RoBERTa's byte-pair encoding, or that of GPT, from its pieces and merges."""
+    pieces: dict[str, int] = _config(folder, BYTE_VOCABULARY)
+    given = str(folder / BYTE_VOCABULARY), str(folder / MERGES)
+    if any(piece.endswith(WORD_END) for piece in pieces):
+        return _of_words(folder, *given)
+    backend = library.Tokenizer(models.BPE.from_file(*given))
     space = _config(folder).get("add_prefix_space", False)
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space)
     backend.decoder = decoders.ByteLevel()
@@ -164,6 +250,21 @@ def _from_merges(folder: Path) -> library.Tokenizer:
     return _with_specials(backend, ["<s>", "<pad>", "</s>", "<unk>", mask])
 
 
+def _of_words(folder: Path, pieces: str, merges: str) -> library.Tokenizer:
+    """GPT's pieces, of which the last of a word says so."""
+    if _config(folder, MODEL_CONFIG).get("model_type") == "xlm":
+        raise UserError(
+            f"{folder}: words of XLM are found by Moses, which is not here: save its tokenizer as "
+            f"{FILE}"
+        )
+    model = models.BPE.from_file(pieces, merges, unk_token="<unk>", end_of_word_suffix=WORD_END)
+    backend = library.Tokenizer(model)
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.BPEDecoder(suffix=WORD_END)
+    return _with_specials(backend, ["<unk>"])
+
+
 def _with_specials(
     backend: library.Tokenizer, names: list[str | library.AddedToken]
 ) -> library.Tokenizer:
@@ -172,9 +273,26 @@ def _with_specials(
     return backend
 
 
-def _config(folder: Path) -> dict[str, Any]:
-    file = folder / CONFIG
-    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+def _with_added(backend: library.Tokenizer, folder: Path) -> library.Tokenizer:
+    """The tokenizer with the pieces that were added to it later, at their numbers."""
+    added: dict[str, int] = _config(folder, ADDED)
+    for piece, number in sorted(added.items(), key=lambda each: each[1]):
+        if backend.token_to_id(piece) is None:
+            backend.add_tokens([library.AddedToken(piece, normalized=False)])
+        if backend.token_to_id(piece) != number:
+            raise UserError(
+                f"{folder / ADDED}: {piece!r} is number {number}, and behind the vocabulary it is "
+                f"{backend.token_to_id(piece)}: save the tokenizer as {FILE}"
+            )
+    return backend
+
+
+def _config(folder: Path, name: str = CONFIG) -> dict[str, Any]:
+    file = folder / name
+    try:
+        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    except ValueError as error:
+        raise UserError(f"{file} is not JSON ({error}): copy it again") from None
 
 
 OLD_FORMATS: dict[tuple[str, ...], Callable[[Path], library.Tokenizer]] = {

@@ -38,16 +38,18 @@ TEXTS = (
 
 
 @torch.inference_mode()
-def greatest_difference(folder: Path, family: Family, net: Net, tokenizer: Tokenizer) -> float:
+def greatest_difference(
+    folder: Path, family: Family, net: Net, tokenizer: Tokenizer, opening: int | None
+) -> float:
     """The greatest absolute difference between the outputs (states, logits) of the stock class and
     ours, at every real place of a padded batch of texts; row by row where the stock class reads its
-    padding.
+    padding. ``opening`` is the piece behind which texts are not ended.
 
     Errors: MissingExtra without Transformers; UserError where pieces or outputs differ by more
     than rounding.
     """
     stock, stock_tokenizer = _load(folder)
-    rows, segments = _rows(tokenizer, stock_tokenizer)
+    rows, segments = _rows(tokenizer, stock_tokenizer, opening)
     longest = family.longest_alike(net.recipe) or stock_tokenizer.model_max_length
     rows, segments = [r[:longest] for r in rows], [s[:longest] for s in segments]
     typed = "token_type_ids" in stock_tokenizer.model_input_names
@@ -74,16 +76,23 @@ def greatest_difference(folder: Path, family: Family, net: Net, tokenizer: Token
     return difference
 
 
-def _rows(tokenizer: Tokenizer, stock: Any) -> tuple[list[list[int]], list[list[int]]]:
+def _rows(
+    tokenizer: Tokenizer, stock: Any, opening: int | None
+) -> tuple[list[list[int]], list[list[int]]]:
     """The texts as rows and their segments; UserError where the stock tokenizer reads otherwise."""
-    start, end = tokenizer.specials.start, tokenizer.specials.end
+    specials = tokenizer.specials
+    start, end = specials.start, specials.end
     rows: list[list[int]] = []
     segments: list[list[int]] = []
     for texts in TEXTS:
         row, segment = [start], [0]
         for number, text in enumerate(texts):
             pieces = [*tokenizer.encode(text), end]
-            if stock(text)["input_ids"] != [start, *pieces]:
+            framed = [start, *pieces] if opening is None else [opening, *pieces[:-1]]
+            read = stock(text)["input_ids"]
+            if tokenizer.roles:  # framed as it came
+                framed, read = ([i for i in ids if i not in specials.all] for ids in (framed, read))
+            if read != framed:
                 raise UserError(
                     f"the stock tokenizer reads {text!r} as other pieces than ours: this is a "
                     f"mistake of bertwright's, please report the tokenizer"

@@ -7,13 +7,16 @@ import torch
 
 from bertwright.errors import UserError
 from bertwright.interop.huggingface.family import Config, Family
+from bertwright.interop.huggingface.purposes import BARE
 from bertwright.interop.huggingface.renaming import Tensors
 from bertwright.model.folder import read_tensors
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
-BUFFERS = ("position_ids", "token_type_ids", "inv_freq")
+BUFFERS = ("position_ids", "token_type_ids", "inv_freq", ".attn.bias", ".attn.masked_bias")
 """What old files hold and the stock classes compute by themselves."""
+STATED_TIE = "stated_tie_word_embeddings"
+"""Under which key a configuration keeps what it said of that itself."""
 TENSORFLOW_NAMES = {".gamma": ".weight", ".beta": ".bias"}
 """Names of a norm's parameters in files that were converted from TensorFlow."""
 
@@ -22,7 +25,11 @@ def read_weights(folder: Path) -> Tensors:
     """Every tensor of a folder, in float32 and without buffers; of one file or of several."""
     index = folder / INDEX
     if index.is_file():
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        try:
+            stated = json.loads(index.read_text(encoding="utf-8"))
+            names = sorted(set(stated["weight_map"].values()))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"{index} is damaged ({error}): copy it again") from None
     elif (folder / WEIGHTS).is_file():
         names = [WEIGHTS]
     else:
@@ -41,18 +48,40 @@ def settled(family: Family, tensors: Tensors, config: Config) -> tuple[Tensors, 
     A file may hold what is tied a second time. As in the stock classes, what the decoder states
     counts, and tables that differ are not tied whatever the configuration says.
     """
-    tensors = {_of_today(name): t for name, t in tensors.items() if name not in family.repeated}
+    tensors = _once(family, {_of_today(name): t for name, t in tensors.items()}, config)
     bias = tensors.pop(f"{family.decoder}.bias", None)
     if bias is not None and family.output_bias is not None:
         tensors[family.output_bias] = bias
     decoder = tensors.get(f"{family.decoder}.weight")
-    tied = bool(config.get("tie_word_embeddings", True))
+    stated = tied = bool(config.get("tie_word_embeddings", True))
     if decoder is not None and tied:
         table = tensors.get(family.table_of_pieces)
         tied = table is not None and torch.equal(decoder, table)
         if tied:
             del tensors[f"{family.decoder}.weight"]
-    return tensors, {**config, "tie_word_embeddings": tied}
+    return tensors, {**config, "tie_word_embeddings": tied, STATED_TIE: stated}
+
+
+def _once(family: Family, tensors: Tensors, config: Config) -> Tensors:
+    """Tensors without what is there twice, and with the prefix that a class with a head gives them,
+    where the head has nothing of its own and was left out."""
+    table = tensors.get(family.table_of_pieces)
+    for name in family.repeated:
+        copy = tensors.get(name, table)
+        if copy is None or table is None or copy.shape != table.shape:
+            continue
+        if not torch.equal(copy, table):
+            raise UserError(f"{name} is not {family.table_of_pieces}: what is read has one table")
+    tensors = {name: t for name, t in tensors.items() if name not in family.repeated}
+    architecture = next(iter(config.get("architectures") or [""]))
+    stated = architecture.removeprefix(family.class_name)
+    bare = not any(name.startswith(f"{family.prefix}.") for name in tensors)
+    headless = family.output_bias is None and not any(
+        name.startswith(f"{family.decoder}.") for name in tensors
+    )
+    if bare and headless and stated in {*family.purposes.values()} - {BARE}:
+        return {f"{family.prefix}.{name}": tensor for name, tensor in tensors.items()}
+    return tensors
 
 
 def _of_today(name: str) -> str:

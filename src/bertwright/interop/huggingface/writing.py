@@ -12,13 +12,14 @@ from bertwright.files import atomic_folder
 from bertwright.interop.huggingface.families import family_of
 from bertwright.interop.huggingface.family import Family
 from bertwright.interop.huggingface.model_card import model_card
-from bertwright.interop.huggingface.purposes import READS, Net
+from bertwright.interop.huggingface.purposes import CAUSAL, READS, Net
 from bertwright.interop.huggingface.reading import CONFIG
 from bertwright.interop.huggingface.renaming import Tensors, to_theirs
 from bertwright.interop.huggingface.tokenizer_files import write_tokenizer
 from bertwright.interop.huggingface.verification import greatest_difference
 from bertwright.interop.huggingface.weights import WEIGHTS
 from bertwright.model import Model
+from bertwright.objectives.causal import Causal
 from bertwright.tasks.encoding import separators_of
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.text.tokenizers import Tokenizer
@@ -61,14 +62,20 @@ def export_folder(
         (temporary / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
         tensors = stock_tensors(family, net)
         save_file(tensors, str(temporary / WEIGHTS), metadata={"format": "pt"})
-        segments = config.get("type_vocab_size", 1) > 1
+        encoder, purpose = net.recipe.encoder, family.purpose(net)
+        segments = encoder.embeddings.segments > 1 or encoder.positions.tells_segments
         longest = _longest_row(net)
         separators = separators_of(net.recipe, tokenizer)
-        write_tokenizer(temporary, tokenizer, segments, longest, separators)
-        purpose = family.purpose(net)
+        reads_on = any(isinstance(o, Causal) for o in net.recipe.objectives.values())
+        opening = None
+        if reads_on and purpose == CAUSAL:
+            opening = net.recipe.assembly.opening(tokenizer.specials)
+        write_tokenizer(temporary, tokenizer, segments, longest, separators, opening)
         card = model_card(net, tokenizer, architecture, purpose, longest, family.told)
         (temporary / CARD).write_text(card, encoding="utf-8")
-        difference = greatest_difference(temporary, family, net, tokenizer) if verify else None
+        difference = None
+        if verify:
+            difference = greatest_difference(temporary, family, net, tokenizer, opening)
     return Export(architecture, difference, tuple(family.left_behind(net)))
 
 

@@ -51,6 +51,7 @@ class Xlm(Family):
     pieces: ClassVar[str] = "embeddings.weight"
     decoder: ClassVar[str] = "pred_layer.proj"
     output_bias: ClassVar[str | None] = "pred_layer.proj.bias"
+    special_pieces: ClassVar[Mapping[str, str]] = {"mask": "<special1>"}
     longest: ClassVar[int] = 512
     keys: ClassVar[tuple[Key, ...]] = (
         Key("emb_dim", "encoder.width", 2048),

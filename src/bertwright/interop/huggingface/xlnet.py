@@ -56,6 +56,7 @@ class XlNet(Family):
     pieces: ClassVar[str] = "word_embedding.weight"
     decoder: ClassVar[str] = "lm_loss"
     output_bias: ClassVar[str | None] = "lm_loss.bias"
+    special_pieces: ClassVar[Mapping[str, str]] = {"start": "<cls>", "end": "<sep>"}
     longest: ClassVar[int] = 512
     keys: ClassVar[tuple[Key, ...]] = (
         Key("d_model", "encoder.width", 1024),
@@ -77,6 +78,7 @@ class XlNet(Family):
         "encoder.positions.untied": (True,),
         "encoder.positions.segments": (True,),
         "encoder.positions.longest": (None,),
+        "encoder.positions.base": (10000.0,),
         "encoder.visibility.kind": ("bidirectional",),
         "encoder.mixer.kind": ("attention",),
         "encoder.mixer.bias": (False,),
