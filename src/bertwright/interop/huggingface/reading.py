@@ -124,8 +124,8 @@ def _begins(folder: Path, specials: Specials, begin: int, usual: str) -> str:
         if getattr(specials, role) == begin:
             return role
     raise UserError(
-        f"{folder / CONFIG}: decoder_start_token_id is {begin}, which is no special piece: what can "
-        f"be read begins with one that pads, ends, starts or hides"
+        f"{folder / CONFIG}: decoder_start_token_id is {begin}, which is no special piece: what "
+        f"can be read begins with one that pads, ends, starts or hides"
     )
 
 
