@@ -18,9 +18,9 @@ class Estimate:
     count: int
 
     @property
-    def interval(self) -> tuple[float, float] | None:
+    def interval(self) -> list[float] | None:
         """None for a single value."""
-        return (self.low, self.high) if self.count > 1 else None
+        return [self.low, self.high] if self.count > 1 else None
 
     def __str__(self) -> str:
         return f"{self.mean:.4g} [{self.low:.4g}, {self.high:.4g}]"

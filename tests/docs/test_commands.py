@@ -76,7 +76,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for example in (ROOT / "docs" / "examples").iterdir():
         shutil.copy(example, tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    saved(stock_model("BertForMaskedLM"), tmp_path / "bert-base-uncased")
+    saved(
+        stock_model("BertForMaskedLM", max_position_embeddings=64), tmp_path / "bert-base-uncased"
+    )
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

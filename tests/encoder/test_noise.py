@@ -83,7 +83,6 @@ def test_a_strength_multiplies_the_rate_of_every_kind_of_dropout(kind):
         "dropout.output=0.1",
         "embeddings.row_dropout=0.1",
         "mixer.dropout=0.1",
-        "depth.drop=0.1",
     ],
 )
 def test_an_encoder_knows_whether_it_drops_anything(change):
@@ -91,6 +90,13 @@ def test_an_encoder_knows_whether_it_drops_anything(change):
     still += ("encoder.mixer.between=null", "output.kind=untied", "encoder.memory=0")
     assert not toy("awd-lstm", *still).encoder.drops
     assert toy("awd-lstm", *still, f"encoder.{change}").encoder.drops
+
+
+@pytest.mark.parametrize("change", ["depth.drop=0.1", "depth.every=2"])
+def test_an_encoder_knows_whether_training_is_another_thing_than_use(change):
+    assert not toy("bert").encoder.draws
+    assert toy("bert", f"encoder.{change}").encoder.draws
+    assert toy("reformer").encoder.draws
 
 
 def test_a_strength_that_changes_is_compiled_once():

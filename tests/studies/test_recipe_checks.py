@@ -48,7 +48,7 @@ def test_the_page_of_recipes_has_a_line_for_each(tmp_path: Path) -> None:
     write_recipes([Check("roberta-tiny", "A9", True), Check("bert-tiny", "A7", True)], page)
     lines = [line for line in page.read_text().splitlines() if line.startswith("| A")]
     assert [line.split(" | ")[1] for line in lines] == ["`bert`", "`roberta`"]
-    assert "objectives.next-sentence: none" in lines[1]
+    assert "the budget is round(rate x places)" in lines[1]
     assert "124,697,433" in lines[1]
 
 
