@@ -140,7 +140,7 @@ def test_a_signal_finishes_the_step_and_writes_a_checkpoint(tmp_path: Path, numb
                 os.kill(os.getpid(), number)
 
     toy = Toy(tmp_path)
-    with pytest.raises(Interrupted, match="after step 5; go on from .* with --resume") as caught:
+    with pytest.raises(Interrupted, match=r"after step 5; go on from .* with --resume") as caught:
         train(toy.job(procedures=[Stopping()]))
     assert caught.value.exit_code == 128 + number
     newest, _ = toy.job().checkpoints.newest()
