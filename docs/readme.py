@@ -26,10 +26,10 @@ text lie below the line.
 
 ## Quickstart
 
-One command, no data to download. The text is the documentation that Python and its packages bring along; a
-part of its documents is held out, and the task is made of that part. It needs Python 3.11, make and
-g++, leaves everything in `quickstart/`, and takes under ten minutes on two cores, installation
-included where pip has its packages at hand.
+One command, no data to download. The text is the documentation that Python and its packages bring
+along; a part of its documents is held out, and the task is made of that part. It needs Python 3.11,
+make and g++, leaves everything in `quickstart/`, and takes under ten minutes on two cores,
+installation included where pip has its packages at hand.
 
 ```console
 $ make quickstart
