@@ -1,6 +1,6 @@
 """Small tasks on made-up texts, each of which can be learned by heart."""
 
-from bertwright.tasks.formats.examples import Example, TaggedWords
+from bertwright.tasks.formats.examples import Example, Options, Question, TaggedWords
 
 COLOURS, THINGS = ("red", "green", "blue", "brown"), ("bird", "house", "tree", "river")
 
@@ -38,3 +38,53 @@ def tagged() -> list[TaggedWords]:
     kinds = dict.fromkeys(COLOURS, "B-THING") | dict.fromkeys(THINGS, "I-THING")
     sentences = [tuple(text.split()) for text in TEXTS]
     return [TaggedWords(words, tuple(kinds.get(w, "O") for w in words)) for words in sentences]
+
+
+def several_labels() -> list[Example]:
+    """Texts, and whether they are of something old, and of something red; some are neither."""
+
+    def labels(text: str) -> tuple[str, ...]:
+        return tuple(word for word in ("old", "red") if word in text.split())
+
+    return [Example(text, label=labels(text)) for text in TEXTS]
+
+
+def questions() -> list[Question]:
+    """Which colour the thing of a text has; a text of a river does not say."""
+    found: list[Question] = []
+    for number, text in enumerate(TEXTS):
+        colour, thing = text.split()[1:3]
+        answers = () if thing == "river" else (colour,)
+        starts = (4,) * len(answers)
+        found.append(Question(f"The {thing} is", text, answers, starts, str(number)))
+    return found
+
+
+def options() -> list[Options]:
+    """Which of two colours, or three, the thing of a text has."""
+    found: list[Options] = []
+    for number, text in enumerate(TEXTS):
+        colour = text.split()[1]
+        ways = [c for c in COLOURS if c != colour][: 1 + number % 2]
+        ways.insert(number % (len(ways) + 1), colour)
+        found.append(Options(text, tuple(ways), label=ways.index(colour)))
+    return found
+
+
+def similar() -> list[Example]:
+    """Pairs of texts: 5 where the colour is the same, else 0."""
+    found: list[Example] = []
+    for number, text in enumerate(TEXTS):
+        other = TEXTS[(number + (1 if number % 2 else 9)) % len(TEXTS)]
+        same = text.split()[1] == other.split()[1]
+        found.append(Example(text, other, 5.0 if same else 0.0))
+    return found
+
+
+def partners() -> list[Example]:
+    """A thing of a colour with a text of it, and with one that is not."""
+    return [
+        Example(f"{colour} {thing}", f"The {colour} {thing} is", others=(f"The {thing} is",))
+        for colour in COLOURS
+        for thing in THINGS
+    ]

@@ -70,7 +70,7 @@ def test_finetune_prints_what_was_promised(folder: Path, tmp_path: Path) -> None
         2,
         "dropout=0.2",
         "head.kind=plain",
-        "head.read=words",
+        "head.read=places",
     )
     assert set(found) >= {"task", "metric", "scores", "mean", "interval"}
     assert (found["task"], found["metric"], len(found["scores"])) == ("tag", "span-f1", 2)

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from bertwright.errors import UserError
+from bertwright.tasks.answers import Prediction
 from bertwright.tasks.catalogue import TASKS, find_part, find_task, table_task, tagging_task
-from bertwright.tasks.formats.examples import Example, TaggedWords
+from bertwright.tasks.formats.examples import Example, Options, Question, TaggedWords
 from bertwright.tasks.formats.tables import Columns
 
 
@@ -15,19 +16,29 @@ def test_a_task_is_found_in_either_case() -> None:
 
 
 def test_an_unknown_task_is_answered_with_a_known_one() -> None:
-    with pytest.raises(UserError, match=r"no task 'sst2': did you mean 'sst-2'\?"):
-        find_task("sst2")
+    with pytest.raises(UserError, match=r"no task 'colla': did you mean 'cola'\?"):
+        find_task("colla")
+
+
+@pytest.mark.parametrize("name", ["sst-2", "sst2", "glue/sst2", "GLUE/SST-2", "glue/sst_2"])
+def test_a_task_is_found_however_it_is_spelled(name: str) -> None:
+    assert find_task(name) is TASKS["sst-2"]
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_a_perfect_answer_has_the_best_score(name: str) -> None:
     task = TASKS[name]
-    references = {
-        "class": list(task.labels) * 2,
-        "number": [1.0, 2.0, 4.0],
-        "tags": [("B-X", "O"), ("B-Y",)],
-    }[task.answer]
-    assert task.score(references, references) == pytest.approx(dict.fromkeys(task.metrics, 1.0))
+    examples = {
+        "class": [Example("a", None, label) for label in task.labels] * 2,
+        "number": [Example("a", None, number) for number in (1.0, 2.0, 4.0)],
+        "tags": [TaggedWords(("a", "b"), ("B-X", "O")), TaggedWords(("c",), ("B-Y",))],
+        "option": [Options("a", ("b", "c"), label=1), Options("a", ("b", "c"), label=0)],
+        "span": [Question("a", "b c", ("b", "c"), (0, 2)), Question("a", "b c", ("b c",), (0,))],
+    }[task.answer.name]
+    right = [task.answer.reference(example) for example in examples]
+    said = [r[0] if task.answer.name == "span" else r for r in right]
+    found = task.score(examples, [Prediction(answer) for answer in said])
+    assert found == pytest.approx(dict.fromkeys(task.metrics, 1.0))
 
 
 def test_labels_are_gathered_from_the_training_examples() -> None:
@@ -78,7 +89,7 @@ def test_glue(
     train, dev = task.read(find_part(folder, "train")), task.read(find_part(folder, "dev"))
     assert (len(train), len(dev)) == (num_train, num_dev)
     labels = [example.label for example in dev if isinstance(example, Example)]
-    if task.answer == "number":
+    if task.answer.name == "number":
         assert all(isinstance(label, float) and 0 <= label <= 5 for label in labels)
     else:
         assert set(labels) == set(task.labels)

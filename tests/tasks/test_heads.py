@@ -4,10 +4,12 @@ import pytest
 import torch
 
 from bertwright.errors import UserError
+from bertwright.tasks.answers import Answer
 from bertwright.tasks.catalogue import table_task
 from bertwright.tasks.finetuning import finetune
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads import (
+    Beginning,
     Dense,
     HeadChoice,
     Plain,
@@ -17,7 +19,7 @@ from bertwright.tasks.heads import (
     default_head,
     read_first,
     read_mean,
-    read_words,
+    read_places,
 )
 from recipes_at_toy_size import toy
 from small_tasks import classes
@@ -32,54 +34,54 @@ def test_read_outs_are_what_their_names_say() -> None:
     assert read_first(STATES, DOCUMENT, None).tolist() == [[1.0], [2.0]]
     assert read_mean(STATES, DOCUMENT, None).tolist() == [[2.0], [4.0]]
     assert read_mean(STATES[1:], None, None).tolist() == [[4.0]]
-    assert read_words(STATES, DOCUMENT, torch.tensor([1, 5])).tolist() == [[3.0], [6.0]]
+    assert read_places(STATES, DOCUMENT, torch.tensor([1, 5])).tolist() == [[3.0], [6.0]]
 
 
 @pytest.mark.parametrize(
     ("system", "answer", "expected"),
     [
         ("bert", "class", Pooler()),
-        ("bert", "tags", Plain(read="words")),
+        ("bert", "tags", Plain(read="places")),
         ("roberta", "number", Dense()),
         ("modern", "class", Transformed(read="mean")),
-        ("modern", "tags", Transformed(read="words")),
+        ("modern", "tags", Transformed(read="places")),
     ],
 )
 def test_a_family_gets_its_usual_head(system: str, answer: str, expected: HeadChoice) -> None:
-    assert default_head(toy(system), answer) == expected
+    assert default_head(toy(system), Answer.choose(answer)) == expected
 
 
 def test_a_head_goes_on_from_what_was_trained(pretrained) -> None:
     bert, modern = pretrained("bert").model, pretrained("modern").model
-    pooler = Pooler().build(bert.recipe, 2, 0.0)
-    begin(pooler, Pooler(), bert, seed=1)
+    pooler = Pooler().build(Beginning(bert.recipe, 2))
+    begin(pooler, bert, seed=1)
     assert torch.equal(pooler.enter.dense.weight, bert.heads["next-sentence"].pooler.weight)
     choice = Transformed(read="mean")
-    head = choice.build(modern.recipe, 2, 0.0)
-    begin(head, choice, modern, seed=1)
+    head = choice.build(Beginning(modern.recipe, 2))
+    begin(head, modern, seed=1)
     assert torch.equal(head.enter.dense.weight, modern.output.transform.dense.weight)
 
 
 def test_a_pooler_without_pairs_goes_on_from_the_pooler_of_a_stock_folder(pretrained) -> None:
     model = pretrained("bert", "objectives.next-sentence=null", "pooler=true").model
-    head = Pooler().build(model.recipe, 2, 0.0)
-    begin(head, Pooler(), model, seed=1)
+    head = Pooler().build(Beginning(model.recipe, 2))
+    begin(head, model, seed=1)
     assert torch.equal(head.enter.dense.weight, model.pooler.weight)
 
 
 @pytest.mark.parametrize("choice", [Dense(), Plain(read="mean")])
 def test_what_is_not_inherited_is_drawn_from_the_seed(pretrained, choice: HeadChoice) -> None:
     model = pretrained("roberta").model
-    first, same, other = (choice.build(model.recipe, 3, 0.0) for _ in range(3))
+    first, same, other = (choice.build(Beginning(model.recipe, 3)) for _ in range(3))
     for head, seed in ((first, 1), (same, 1), (other, 2)):
-        begin(head, choice, model, seed)
+        begin(head, model, seed)
     assert torch.equal(first.out.weight, same.out.weight)
     assert not torch.equal(first.out.weight, other.out.weight)
 
 
 def test_a_head_that_cannot_answer_is_refused_with_the_reason(pretrained) -> None:
     with pytest.raises(UserError, match=r"head\.read: an answer of class is read from first, last"):
-        finetune(pretrained(), OWN, train=classes(), head={"kind": "plain", "read": "words"})
+        finetune(pretrained(), OWN, train=classes(), head={"kind": "plain", "read": "places"})
     with pytest.raises(UserError, match="transform needs a recipe whose output has a transform"):
         model = pretrained("bert", "output.transform=false")
         finetune(model, OWN, train=classes(), head="transform")

@@ -93,8 +93,8 @@ def test_words_come_with_a_tag_each(tagger, tmp_path: Path) -> None:
         (".txt", "no tab", "line 7: task own asks for a pair: set its texts apart by a tab"),
         (".jsonl", "{", "line 7 is not JSON"),
         (".jsonl", "[]", "line 7: expected a JSON object, found list"),
-        (".jsonl", '{"one": "a", "tow": "b"}', "line 7: no key 'two': did you mean 'tow'"),
-        (".jsonl", '{"one": "a", "two": 1}', "line 7: 'two' is no str: 1"),
+        (".jsonl", '{"one": "a", "tow": "b"}', "line 7: no column 'two': did you mean 'tow'"),
+        (".jsonl", '{"one": "a", "two": 1}', "line 7, column 'two': expected a text, found int 1"),
     ],
 )
 def test_a_line_that_cannot_be_read_is_named(pair_model, layout, line, message) -> None:

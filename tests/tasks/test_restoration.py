@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertwright.errors import UserError
+from bertwright.tasks.answers import Prediction
 from bertwright.tasks.baselines import majority_tag, tag_of_word
 from bertwright.tasks.catalogue import find_task
 from bertwright.tasks.restoration import (
     TAGS,
-    read_restoration,
+    RestorationReader,
     restoration_examples,
     split_documents,
     tagged_words,
@@ -82,19 +83,20 @@ def test_the_share_is_kept_and_the_seed_matters() -> None:
 
 def test_a_file_of_documents(tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text("A title\nOne line,\n\n\nAnother.\n")
-    tags = [window.tags for window in read_restoration(tmp_path / "x.txt")]
+    tags = [window.tags for window in RestorationReader().read(tmp_path / "x.txt")]
     assert tags == [("Capitalised", "lower", "Capitalised", "lower,"), ("Capitalised.",)]
     (tmp_path / "empty.txt").write_text("...\n")
     with pytest.raises(UserError, match=r"empty\.txt holds no words"):
-        read_restoration(tmp_path / "empty.txt")
+        RestorationReader().read(tmp_path / "empty.txt")
 
 
 def test_what_words_alone_tell_of_real_text(shared_data: Path) -> None:
     task = find_task("restoration")
-    examples = read_restoration(shared_data / "pretrain_en" / "wikinews.txt.gz")
+    examples = RestorationReader().read(shared_data / "pretrain_en" / "wikinews.txt.gz")
     training, asked = examples[:2000], examples[2000:3000]
-    references = [sentence.tags for sentence in asked]
-    majority = task.score(references, majority_tag(training, asked))
-    alone = task.score(references, tag_of_word(training, asked))
+    majority, alone = (
+        task.score(asked, [Prediction(tags) for tags in of(training, asked)])
+        for of in (majority_tag, tag_of_word)
+    )
     assert majority["macro-f1"] == pytest.approx(0.095, abs=0.01)
     assert majority["macro-f1"] + 0.2 < alone["macro-f1"] < 0.6

@@ -192,6 +192,23 @@ def learn(
     report(reporting.report(plan, results), as_json)
 
 
+@app.command()
+def finetune(
+    plan: Annotated[Path, typer.Argument(help="A YAML file: the tasks, and the settings of both.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where figures are kept.")],
+    rounds: Annotated[
+        int, typer.Option(min=0, help="Epochs of each side that are timed; 0 for none.")
+    ] = 3,
+    document: Document = None,
+    as_json: AsJson = False,
+) -> None:
+    """What fine-tuning scores and how long it takes, against Transformers' Trainer."""
+    from bertwright.bench.finetuning import comparing
+
+    results = comparing.compare(plan, output, rounds, say)
+    _publish("finetune", results, comparing.COLUMNS, document, as_json)
+
+
 def _numbers(option: str, said: str, kind: Callable[[str], Number]) -> list[Number]:
     """The numbers of an option, which stand between commas."""
     try:

@@ -12,9 +12,11 @@ from bertwright.cli.plugin import Plugin
 def export(
     model: Annotated[Path, typer.Argument(help="The folder of a model, fine-tuned or not.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Where the export is written.")],
-    to: Annotated[Literal["huggingface"], typer.Option(help="The format.")] = "huggingface",
+    to: Annotated[
+        Literal["huggingface", "sentence-transformers"], typer.Option(help="The format.")
+    ] = "huggingface",
     verify: Annotated[
-        bool, typer.Option("--verify", help="Load what was written with Transformers and compare.")
+        bool, typer.Option("--verify", help="Load what was written with its library and compare.")
     ] = False,
     family: Annotated[
         str | None, typer.Option(help="The model_type, where several stock classes fit.")
@@ -27,7 +29,12 @@ def export(
     from bertwright.model.folder import load_model
     from bertwright.tasks.fine_tuned import is_fine_tuned, load_fine_tuned
 
-    if is_fine_tuned(model):
+    if to == "sentence-transformers":
+        from bertwright.interop.loading import load
+        from bertwright.interop.sentence_transformers import export_sentence_transformers
+
+        written = export_sentence_transformers(load(model, "float32"), out, verify, family)
+    elif is_fine_tuned(model):
         fine_tuned = load_fine_tuned(model, "float32")
         written = export_folder(fine_tuned, fine_tuned.tokenizer, out, verify, family)
     else:

@@ -1,33 +1,51 @@
 """``bertwright finetune``: a pre-trained encoder and examples to a solved task."""
 
+import re
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bertwright.cli.output import AsJson, report, say
 from bertwright.cli.plugin import Plugin
 from bertwright.cli.stated import refuse
+from bertwright.cli.tasks import Asked
+
+if TYPE_CHECKING:
+    from bertwright.model.text_model import TextModel
+    from bertwright.tasks.data import Data
+    from bertwright.tasks.finetuning import Watch
+
+TASK_HELP = (
+    "A task by name: cola, sst-2, mrpc, sts-b, qqp, mnli, qnli, rte, wnli, glue (all of these), "
+    "squad1, squad2, race, swag, codah, dream, conll2003, upos, xpos, feats, iob2, sick, wic, "
+    "similarity, retrieval, rank. Several with commas between are learned at once."
+)
 
 
 def finetune(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(help="A model folder, ours or Hugging Face's.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The model folder to write.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The folder to write.")],
     changes: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[KEY=VALUE ...]",
-            help="Further settings: dropout, decay, layer_decay, unfreeze, warmup, clip, length, "
-            "head.kind, head.read, precision, compile, seed.",
+            help="Further settings: adaptation (full, frozen, last, gradual, adapters, lora), "
+            "head.kind, head.read, head.layers, head.mix, dropout, decay, warmup, schedule, "
+            "perturbation (freelb, smart), patience, clip, length, precision, compile, seed; "
+            "answer.KEY for those of the answer, such as answer.stride or answer.weights.",
         ),
     ] = None,
-    task: Annotated[
-        str | None,
-        typer.Option(help="A task by name: cola, sst-2, mrpc, sts-b, rte, ner, upos ..."),
-    ] = None,
+    task: Annotated[str | None, typer.Option(help=TASK_HELP)] = None,
     data: Annotated[
-        Path | None, typer.Option(help="A folder with a training and a development file.")
+        Path | None,
+        typer.Option(
+            help="A folder with a training and a development file; of several tasks one with a "
+            "folder for each."
+        ),
     ] = None,
     train: Annotated[Path | None, typer.Option(help="The file to train on.")] = None,
     dev: Annotated[
@@ -36,9 +54,13 @@ def finetune(
     text: Annotated[str, typer.Option(help="The column of the text.")] = "text",
     pair: Annotated[str | None, typer.Option(help="The column of the second text.")] = None,
     label: Annotated[str, typer.Option(help="The column of the label.")] = "label",
-    number: Annotated[
-        bool, typer.Option("--number", help="The label is a number (regression).")
-    ] = False,
+    other: Annotated[
+        list[str] | None,
+        typer.Option(help="A column of texts that are no partner of the first."),
+    ] = None,
+    answer: Annotated[
+        str, typer.Option(help="What the label is: class, labels (several at once), number.")
+    ] = "class",
     tags: Annotated[
         str | None,
         typer.Option(help="Tag words, by this column of CoNLL files: tag, upos, xpos, feats."),
@@ -47,10 +69,29 @@ def finetune(
         int | None, typer.Option(help="Times that every example is seen (3).")
     ] = None,
     rate: Annotated[
-        float | None, typer.Option(help="Learning rate (5e-5 x 768 / width of the encoder).")
+        float | None,
+        typer.Option(
+            help="Learning rate (5e-5 x 768 / width of the encoder; more where less is trained)."
+        ),
     ] = None,
-    batch: Annotated[int | None, typer.Option(help="Rows of a step (32).")] = None,
+    batch: Annotated[int | None, typer.Option(help="Examples of a step (32).")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions, for mean and interval.")] = 1,
+    search: Annotated[
+        str | None,
+        typer.Option(
+            help="Look for settings: the grid of a paper (bert, roberta, electra), or so many "
+            "trials drawn by Optuna."
+        ),
+    ] = None,
+    folds: Annotated[
+        int | None, typer.Option(help="Judge every training example once, in so many parts.")
+    ] = None,
+    sizes: Annotated[
+        str | None,
+        typer.Option(
+            help="Learn from 100,300,all examples, with the pre-trained and an untrained encoder."
+        ),
+    ] = None,
     plugin: Plugin = None,
     as_json: AsJson = False,
 ) -> None:
@@ -59,49 +100,166 @@ def finetune(
 
     tune_allocator()
     from bertwright.errors import UserError
+    from bertwright.files import require_free
     from bertwright.interop.loading import load
     from bertwright.recipes.loading import changed
-    from bertwright.tasks import finetuning
-    from bertwright.tasks.catalogue import find_task, table_task, tagging_task
-    from bertwright.tasks.formats.tables import Columns
-    from bertwright.training.clock import Clock
+
+    if sum(each is not None for each in (search, folds, sizes)) > 1:
+        raise UserError("--search, --folds and --sizes are three questions: ask one at a time")
+    stated: dict[str, Any] = {"epochs": epochs, "rate": rate, "batch": batch}
+    settings = {name: value for name, value in stated.items() if value is not None}
+    settings = changed(settings, changes or [])
+    of_answer = settings.pop("answer", {})
+    if seeds > 1:
+        settings["seeds"] = seeds
+    if task == "glue":
+        refuse(context, "--task glue has its own files", "train", "dev", "search", "folds", "sizes")
+        if data is None:
+            raise UserError("--task glue needs --data DIR, with a folder for each task")
+        with _uninterrupted():
+            report(_glue(load(model), data, output, settings), as_json)
+        return
+    require_free(output)
+    asked = Asked(task, data, train, dev, text, pair, label, other or [], answer, tags)
+    several = asked.several(context, of_answer)
+    with _uninterrupted():
+        loaded = load(model)
+        if folds is not None:
+            report(_folds(loaded, several, folds, output, settings), as_json)
+        elif sizes is not None:
+            report(_sizes(loaded, several, sizes, output, settings), as_json)
+        elif search is not None:
+            report(_search(loaded, several, search, output, settings), as_json)
+        else:
+            report(_plain(loaded, several, output, settings), as_json)
+
+
+@contextmanager
+def _uninterrupted() -> Generator[None]:
+    """Ends with the exit code of a signal where there was one."""
     from bertwright.training.interruption import Interrupted
+
+    try:
+        yield
+    except Interrupted as interrupted:
+        say(f"bertwright: {interrupted}; nothing was written")
+        raise typer.Exit(interrupted.exit_code) from None
+
+
+def _watch(many: bool) -> "Watch":
+    """A line of progress for every run."""
+    from bertwright.training.clock import Clock
     from bertwright.training.progress import ProgressLine
     from bertwright.training.reporting import Reporter, Reporters, Speed
 
-    columns = ("text", "pair", "label", "number")
-    if task is not None:
-        refuse(context, f"--task {task} says what is read and asked", *columns, "tags")
-        chosen = find_task(task)
-    elif tags is not None:
-        refuse(context, "--tags reads words and their tags", *columns)
-        chosen = tagging_task(tags, tags) if tags == "tag" else find_task(tags)
-        if chosen.answer != "tags":
-            raise UserError(f"--tags {tags}: {tags} is no task of tagged words: say --task {tags}")
-    else:
-        name = (data or train or Path("task")).name.split(".")[0]
-        chosen = table_task(name, Columns(text, pair, label), "number" if number else "class")
-
     def watch(seed: int, clock: Clock) -> Reporter:
-        if seeds > 1:
+        if many:
             say(f"seed {seed}")
         speed = Speed()
         return Reporters(speed, ProgressLine(clock, speed))
 
-    stated: dict[str, Any] = {"epochs": epochs, "rate": rate, "batch": batch, "seeds": seeds}
-    settings = {name: value for name, value in stated.items() if value is not None}
-    try:
-        result = finetuning.finetune(
-            load(model),
-            chosen,
-            data,
-            train=train,
-            dev=dev,
-            out=output,
-            watch=watch,
-            **changed(settings, changes or []),
-        )
-    except Interrupted as interrupted:
-        say(f"bertwright: {interrupted}; nothing was written")
-        raise typer.Exit(interrupted.exit_code) from None
-    report(result.as_dict(), as_json)
+    return watch
+
+
+def _plain(
+    model: "TextModel", several: "Sequence[Data]", output: Path, settings: dict[str, Any]
+) -> dict[str, Any]:
+    from bertwright.tasks.answers.answer import told
+    from bertwright.tasks.finetuning import finetune_together
+
+    watch = _watch("seeds" in settings)
+    result = finetune_together(model, several, out=output, watch=watch, **settings)
+    for part in result.training.parts:
+        if cut := part.cut():
+            are = (
+                "1 training example is" if len(cut) == 1 else f"{len(cut):,} training examples are"
+            )
+            say(
+                f"{told(part.train[cut[0]])}: {are} longer than a row of "
+                f"{result.training.length} pieces and cut, this one first: raise length, or read "
+                f"the whole in windows with answer.stride"
+            )
+    return result.as_dict()
+
+
+def _search(
+    model: "TextModel",
+    several: "Sequence[Data]",
+    search: str,
+    output: Path,
+    settings: dict[str, Any],
+) -> dict[str, Any]:
+    from bertwright.errors import UserError
+    from bertwright.tasks.search import GRIDS, search_drawn, search_grid
+
+    watch = _watch(many=False)
+    if search in GRIDS:
+        found = search_grid(model, several, search, watch, settings)
+    elif search.isdigit() and int(search):
+        found = search_drawn(model, several, int(search), watch, settings)
+    else:
+        raise UserError(f"--search {search}: say {', '.join(GRIDS)}, or a number of trials")
+    found.result.write(output, {"search.json": _json(found.as_dict())})
+    return {**found.result.as_dict(), **found.as_dict()}
+
+
+def _folds(
+    model: "TextModel",
+    several: "Sequence[Data]",
+    folds: int,
+    output: Path,
+    settings: dict[str, Any],
+) -> dict[str, Any]:
+    from bertwright.tasks.folds import cross_validate
+
+    found = cross_validate(model, _one(several), folds, watch=_watch(False), settings=settings)
+    _write_json(output, "folds.json", found.as_dict())
+    return found.as_dict()
+
+
+def _sizes(
+    model: "TextModel",
+    several: "Sequence[Data]",
+    sizes: str,
+    output: Path,
+    settings: dict[str, Any],
+) -> dict[str, Any]:
+    from bertwright.errors import UserError
+    from bertwright.files import atomic_folder
+    from bertwright.tasks.learning_curve import learning_curve
+
+    if not re.fullmatch(r"(\d+|all)(,(\d+|all))*", sizes):
+        raise UserError(f"--sizes {sizes}: write numbers with commas between, such as 100,300,all")
+    numbers = [None if size == "all" else int(size) for size in sizes.split(",")]
+    curve = learning_curve(model, _one(several), numbers, say=say, settings=settings)
+    with atomic_folder(output) as folder:
+        (folder / "sizes.json").write_text(_json(curve.as_dict()), encoding="utf-8")
+        curve.draw(folder / "sizes.png")
+    return curve.as_dict()
+
+
+def _glue(model: "TextModel", data: Path, output: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    from bertwright.tasks.glue import run_glue
+
+    return run_glue(model, data, output, watch=_watch(False), say=say, settings=settings)
+
+
+def _one(several: "Sequence[Data]") -> "Data":
+    from bertwright.errors import UserError
+
+    if len(several) > 1:
+        raise UserError("--folds and --sizes are asked of one task: name one")
+    return several[0]
+
+
+def _write_json(output: Path, name: str, found: dict[str, Any]) -> None:
+    from bertwright.files import atomic_folder
+
+    with atomic_folder(output) as folder:
+        (folder / name).write_text(_json(found), encoding="utf-8")
+
+
+def _json(found: dict[str, Any]) -> str:
+    import json
+
+    return json.dumps(found, indent=1) + "\n"

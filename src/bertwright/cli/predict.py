@@ -26,6 +26,10 @@ def predict(
     jsonl: Annotated[
         bool, typer.Option("--jsonl", help="Standard input has a JSON object on each line.")
     ] = False,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on with a file that an interrupted run has left in -o."),
+    ] = False,
     plugin: Plugin = None,
 ) -> None:
     """Predict for every line of a file or of standard input, in order.
@@ -46,23 +50,54 @@ def predict(
     loaded = load(model)
     if not isinstance(loaded, FineTuned):
         raise UserError(f"{model} is not fine-tuned for a task: run bertwright finetune first")
-    if file == Path("-"):
-        lines = ((f"standard input line {number}", line) for number, line in read_lines(file))
-        predictions = predict_lines(loaded, lines, ".jsonl" if jsonl else ".txt")
-    else:
-        predictions = predict_file(loaded, file)
-    with _writable(output) as opened:
+    if resume and output is None:
+        raise UserError("--resume goes on with a file: name it with -o")
+    with _writable(output, resume) as (opened, done):
+        if file == Path("-"):
+            lines = ((f"standard input line {number}", line) for number, line in read_lines(file))
+            predictions = predict_lines(loaded, lines, ".jsonl" if jsonl else ".txt", done)
+        else:
+            predictions = predict_file(loaded, file, done)
         for prediction in predictions:
             opened.write(json.dumps(prediction, ensure_ascii=False) + "\n")
 
 
 @contextmanager
-def _writable(path: Path | None) -> Generator[TextIO]:
-    """Standard output, or a file that is whole or not there."""
-    from bertwright.files import atomic_file
+def _writable(path: Path | None, resume: bool) -> Generator[tuple[TextIO, int]]:
+    """Standard output, or a file; and how many lines it has already.
+
+    Until it is whole a file has ``.part`` behind its name: what an interrupted run has left, whose
+    last line, where that is cut, is predicted anew. Input that cannot be read leaves nothing.
+    """
+    from bertwright.errors import UserError
+    from bertwright.files import full_disk_named
 
     if path is None:
-        yield sys.stdout
+        yield sys.stdout, 0
         return
-    with atomic_file(path) as temporary, open(temporary, "w", encoding="utf-8") as opened:
-        yield opened
+    if path.is_dir():
+        raise UserError(f"{path} is a folder: name a file")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
+    if path.exists() and resume:
+        raise UserError(f"{path} is whole: there is nothing to go on with")
+    if part.exists() and not resume:
+        raise UserError(f"{part} was left by an interrupted run: say --resume, or remove it")
+    done = _whole_lines(part) if resume and part.exists() else 0
+    with full_disk_named(path):
+        try:
+            with open(part, "a", encoding="utf-8") as opened:
+                yield opened, done
+        except UserError:
+            if not done:
+                part.unlink()
+            raise
+        part.replace(path)
+
+
+def _whole_lines(part: Path) -> int:
+    """How many lines a file has that end; what stands behind them is cut off."""
+    content = part.read_bytes()
+    with open(part, "r+b") as opened:
+        opened.truncate(content.rfind(b"\n") + 1)
+    return content.count(b"\n")

@@ -48,11 +48,11 @@ def prompt(
     tune_allocator()
     from bertwright.errors import UserError
     from bertwright.interop.loading import load
-    from bertwright.tasks.formats.tables import Columns, read_table
+    from bertwright.tasks.formats.tables import Columns, TableReader
     from bertwright.tasks.prompting import prompt as prompted
     from bertwright.text.shards import Data
 
-    columns = Columns(text, pair, label)
+    table = TableReader(columns=Columns(text, pair, label))
     settings: dict[str, Any] = {"words": {}}
     for each in words or []:
         name, equals, said = each.partition("=")
@@ -61,9 +61,9 @@ def prompt(
         settings["words"][name] = said
     found = prompted(
         load(model, "float32"),
-        read_table(data, columns),
+        table.read(data),
         shots,
-        solved=None if train is None else read_table(train, columns),
+        solved=None if train is None else table.read(train),
         seeds=seeds,
         training=None if trained_on is None else Data.open(trained_on),
         template=template.replace(r"\n", "\n"),

@@ -1,6 +1,6 @@
 """A block: a row of sublayers around the residual stream."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -42,7 +42,8 @@ class Block(nn.Module):
 
     ``norms`` holds one norm per sublayer; an identity leaves it out. ``weights`` holds what weighs
     the states behind each sublayer with those before, where there is such. ``join`` makes the
-    states of what a sublayer reads and what it writes.
+    states of what a sublayer reads and what it writes; ``written`` is how wide the latter is.
+    ``adapters`` is empty until something is put behind sublayers.
     """
 
     def __init__(
@@ -53,12 +54,14 @@ class Block(nn.Module):
         pre: bool,
         drop: Drop,
         join: Join,
+        written: Mapping[str, int],
     ) -> None:
         super().__init__()
         self.sublayers = nn.ModuleDict(sublayers)
         self.norms = nn.ModuleDict(norms)
         self.weights = nn.ModuleDict(weights)
-        self.pre, self.drop, self.join = pre, drop, join
+        self.adapters = nn.ModuleDict()
+        self.pre, self.drop, self.join, self.written = pre, drop, join, dict(written)
 
     def forward(
         self,
@@ -118,13 +121,18 @@ class Block(nn.Module):
             found = sublayer(inner, around, noise, where, past)
         else:
             found = sublayer(tap(site, f"{name}.input", inner), where)
+        if name in self.adapters:
+            found = self.adapters[name](found)
         return self.drop(found, noise, 1 + number)
 
     def parameters_of(self, number: int) -> Iterator[nn.Parameter]:
-        """The parameters of the sublayer with this number, from 1 on, and of its norm."""
+        """The parameters of the sublayer with this number, from 1 on, of its norm and of its
+        adapter."""
         name = list(self.sublayers)[number - 1]
         yield from self.sublayers[name].parameters()
         yield from self.norms[name].parameters()
+        if name in self.adapters:
+            yield from self.adapters[name].parameters()
 
     def compile_parts(self, dynamic: bool = False) -> None:
         """Compile the whole, so that one graph serves all blocks; where it looks back, which each

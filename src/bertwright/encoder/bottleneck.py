@@ -77,7 +77,7 @@ class BottleneckBlock(Block):
 
     def __init__(self, block: Block, ways: tuple[nn.Module, nn.Module, nn.Module]) -> None:
         sublayers, norms = dict(block.sublayers.items()), dict(block.norms.items())
-        super().__init__(sublayers, norms, {}, block.pre, block.drop, block.join)
+        super().__init__(sublayers, norms, {}, block.pre, block.drop, block.join, block.written)
         self.enter, self.out, self.norm = ways
 
     def forward(

@@ -236,6 +236,7 @@ def _blocks(choice: EncoderChoice) -> list[Block]:
         sublayers: dict[str, nn.Module] = {}
         norms: dict[str, nn.Module] = {}
         weights: dict[str, nn.Module] = {}
+        widths: dict[str, int] = {}
         for place, letter in enumerate(order):
             name = numbered(SUBLAYERS[letter], order[: place + 1].count(letter))
             number += 1
@@ -243,6 +244,7 @@ def _blocks(choice: EncoderChoice) -> list[Block]:
             if weighing is not None:
                 weights[name] = weighing
             reads, width = width, written if letter == "s" else width
+            widths[name] = width
             owner = choice.depth.owner(index, letter)
             if owner < index:
                 sublayers[name] = blocks[owner].sublayers[name]
@@ -253,7 +255,8 @@ def _blocks(choice: EncoderChoice) -> list[Block]:
             of_norm = reads if pre else width
             norms[name] = nn.Identity() if skipped else choice.norm.build(of_norm)
         drop = after_block(choice.dropout, index + 1 == len(orders))
-        block = Block(sublayers, norms, weights, pre, drop, choice.residual.join(index))
+        join = choice.residual.join(index)
+        block = Block(sublayers, norms, weights, pre, drop, join, widths)
         if choice.bottleneck is not None:
             block = BottleneckBlock(block, choice.bottleneck.ways(choice.width, choice.norm))
         blocks.append(block)

@@ -22,8 +22,9 @@ class Reversing(Passage):
     """Two streams, both the embeddings at first; attention adds to one and the feed-forward to the
     other, each by what it reads of the other one. Their mean goes on.
 
-    Where someone listens, who may change values on their way, or blocks remember what they read,
-    nothing is computed twice and all is kept: the definition.
+    Where someone listens, who may change values on their way, where blocks remember what they read,
+    or compute with weights that are only lent to them, nothing is computed twice and all is kept:
+    the definition.
     """
 
     def forward(
@@ -36,7 +37,12 @@ class Reversing(Passage):
         notes: Notes | None = None,
     ) -> Tensor:
         steps = [step(index) for index in blocks]
-        once = any(each.site is not None or each.recall is not None for each in steps)
+        once = any(
+            each.site is not None
+            or each.recall is not None
+            or not all(parameter.is_leaf for parameter in each.block.parameters())
+            for each in steps
+        )
         return run_stored(x, steps) if once else run_reversible(x, steps)
 
 

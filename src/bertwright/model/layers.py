@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from bertwright.encoder.encoder import Encoder
+from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.stream import Coordinates
 from bertwright.errors import UserError
 
@@ -32,18 +33,24 @@ class Layers:
     mix: Mix
     width: int
 
-    def states(self, encoder: Encoder, pieces: Tensor, coordinates: Coordinates) -> Tensor:
+    def states(
+        self,
+        encoder: Encoder,
+        pieces: Tensor,
+        coordinates: Coordinates,
+        noise: Noise | None = None,
+    ) -> Tensor:
         """(B, L, width).
 
         What lies above the highest of them is not computed.
         """
         depth, highest = len(encoder.blocks), max(self.numbers)
         if self.numbers == (depth,):
-            return encoder(pieces, coordinates)
+            return encoder(pieces, coordinates, noise=noise)
         names = [_tap(number, depth) for number in self.numbers]
         stop_after = None if highest == depth else max(highest - 1, 0)
-        with encoder.record(*names) as values:
-            encoder(pieces, coordinates, stop_after=stop_after)
+        with encoder.record(*names, gradients=torch.is_grad_enabled()) as values:
+            encoder(pieces, coordinates, noise=noise, stop_after=stop_after)
         found = [values[name] for name in names]
         if self.mix == "concat":
             return torch.cat(found, dim=-1)

@@ -84,7 +84,7 @@ class TextModel:
         result: list[Vectors] = [np.empty((0, 0), np.float32)] * len(texts)
         chosen = layers_of(layers, mix, self.model.recipe.encoder.widths)
         for batch in self._batches(self._rows(texts), language):
-            states = self._states(chosen, batch).float().cpu().numpy()
+            states = self.states(chosen, batch).float().cpu().numpy()
             for row, number in enumerate(batch.numbers):
                 result[number] = states[row, : batch.lengths[row]]
         return result
@@ -111,7 +111,7 @@ class TextModel:
         chosen = layers_of(layers, mix, self.model.recipe.encoder.widths)
         vectors: Vectors | None = None
         for batch in self._batches(self._rows(texts), language):
-            states = self._states(chosen, batch)
+            states = self.states(chosen, batch)
             pooled = _pool(states, batch.coordinates.document, pooling)
             if normalise:
                 pooled = torch.nn.functional.normalize(pooled, dim=-1)
@@ -230,6 +230,17 @@ class TextModel:
         """Put another value in the place of those with this name; see ``Encoder.replace``."""
         return self.model.replace(pattern, function)
 
+    @torch.inference_mode()
+    def states(self, layers: Layers, batch: ReadBatch) -> Tensor:
+        """The states of these layers in a batch, (B, L, width of the layers).
+
+        Inner layers, and values that someone looks at or replaces, are read in float32: what
+        computes faster has no names inside.
+        """
+        last = self.model.encoder.taps.idle and layers.numbers == (len(self.model.encoder.blocks),)
+        encoder = self._encoder() if last else self.model.encoder
+        return layers.states(encoder, batch.pieces, batch.coordinates)
+
     @property
     def continues(self) -> bool:
         """Whether the last of the training asked for next pieces."""
@@ -286,14 +297,6 @@ class TextModel:
                 f"{did_you_mean(language, known)}"
             )
         return known.index(language)
-
-    @torch.inference_mode()
-    def _states(self, layers: Layers, batch: ReadBatch) -> Tensor:
-        """Inner layers, and values that someone looks at or replaces, are read in float32: what
-        computes faster has no names inside."""
-        last = self.model.encoder.taps.idle and layers.numbers == (len(self.model.encoder.blocks),)
-        encoder = self._encoder() if last else self.model.encoder
-        return layers.states(encoder, batch.pieces, batch.coordinates)
 
     def _encoder(self) -> Encoder:
         if self.precision == "float32":

@@ -223,6 +223,12 @@ def fill(views: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
         view.copy_(state[name])
 
 
+def levels_of(roles: Mapping[str, Role]) -> dict[str, int]:
+    """The level of every parameter: 0 before the blocks, the highest behind them."""
+    highest = 2 + max((role.depth for role in roles.values() if role.depth is not None), default=-2)
+    return {name: highest if role.depth is None else role.depth + 1 for name, role in roles.items()}
+
+
 def _lay_out(
     parameters: Mapping[str, nn.Parameter], roles: Mapping[str, Role]
 ) -> tuple[list[Slot], dict[str, int]]:
@@ -230,15 +236,14 @@ def _lay_out(
     for name, parameter in parameters.items():
         kind = roles[name].kind if parameter.requires_grad else "frozen"
         grouped[kind if kind in GROUPS else "rest"].append(name)
-    highest = 2 + max((role.depth for role in roles.values() if role.depth is not None), default=-2)
+    levels = levels_of(roles)
     slots: list[Slot] = []
     ends: dict[str, int] = {}
     end = 0
     for group, names in grouped.items():
         for name in names:
-            shape, role = tuple(parameters[name].shape), roles[name]
-            level = highest if role.depth is None else role.depth + 1
-            slots.append(Slot(name, shape, end, role.parts, level))
+            shape = tuple(parameters[name].shape)
+            slots.append(Slot(name, shape, end, roles[name].parts, levels[name]))
             end = slots[-1].end
         ends[group] = end
     return slots, ends

@@ -20,6 +20,7 @@ from bertwright.model.text_model import TextModel
 from bertwright.recipes import Recipe
 from bertwright.recipes.loading import merged
 from bertwright.studies.corpora import Written
+from bertwright.tasks.answers import Prediction
 from bertwright.tasks.catalogue import TASKS, find_part, table_task
 from bertwright.tasks.evaluation import evaluate as evaluate_task
 from bertwright.tasks.finetuning import finetune
@@ -238,7 +239,7 @@ class Probe(Measure):
             seed=trained.seed,
             **self.settings,
         )
-        scores = dict(result.runs[0].scores)
+        scores = dict(result.runs[0].scores[task.name])
         for name in self.transferred:
             other = evaluate_task(result.model, trained.corpus.task(name))["metrics"]
             scores |= {f"{name}-{metric}": score for metric, score in other.items()}
@@ -276,9 +277,10 @@ class Features(Measure):
         right = known.T @ np.concatenate(wanted)
         weights = np.linalg.solve(known.T @ known + self.ridge * np.eye(known.shape[1]), right)
         found = [
-            tuple(tags[n] for n in (x @ weights).argmax(1)) for x in self._states(model, asked)
+            Prediction(tuple(tags[n] for n in (x @ weights).argmax(1)))
+            for x in self._states(model, asked)
         ]
-        return task.score([each.tags for each in asked], found)
+        return task.score(asked, found)
 
     def _states(self, model: TextModel, examples: Sequence[TaggedWords]) -> list[NDArray[Any]]:
         """(words, D + 1) float64 of each example: states, and a 1 for what is added."""

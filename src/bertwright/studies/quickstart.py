@@ -24,6 +24,7 @@ from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel
 from bertwright.recipes import Recipe
 from bertwright.studies.quickstart_picture import draw_quickstart
+from bertwright.tasks.answers import Prediction
 from bertwright.tasks.baselines import majority_tag, tag_of_word
 from bertwright.tasks.catalogue import find_task
 from bertwright.tasks.finetuning import finetune
@@ -219,14 +220,16 @@ def _task(out: Path, documents: Sequence[str], stages: _Stages) -> TaskScores:
     train, dev = split_documents(learned, DEVELOPMENT_SHARE, seed=1)
     training, development, test = map(restoration_examples, (train, dev, asked))
     task = find_task("restoration")
-    references = [example.tags for example in test]
 
-    def macro_f1(tags: Sequence[Any]) -> float:
-        return task.score(references, tags)["macro-f1"]
+    def macro_f1(predictions: Sequence[Prediction]) -> float:
+        return task.score(test, predictions)["macro-f1"]
+
+    def of_tags(tags: Sequence[tuple[str, ...]]) -> float:
+        return macro_f1([Prediction(own) for own in tags])
 
     def fine_tuned(model: TextModel, folder: Path | None) -> float:
         result = finetune(model, task, train=training, dev=development, out=folder, **FINE_TUNING)
-        return macro_f1([prediction.answer for prediction in result.model.predict(_bare(test))])
+        return macro_f1(result.model.predict(_bare(test)))
 
     model, tokenizer = load_model(out / "encoder")
     with stages.timed("fine-tune") as facts:
@@ -240,8 +243,8 @@ def _task(out: Path, documents: Sequence[str], stages: _Stages) -> TaskScores:
     return TaskScores(
         "restoration",
         score,
-        macro_f1(majority_tag(training, test)),
-        macro_f1(tag_of_word(training, test)),
+        of_tags(majority_tag(training, test)),
+        of_tags(tag_of_word(training, test)),
         untrained,
     )
 

@@ -1,4 +1,4 @@
-"""Examples to rows of pieces: one text, a pair, or words with the place of each."""
+"""Examples to rows of pieces: a text, a pair, words with the place of each, a text in windows."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from bertwright.examples.assembly.pair_layout import longest_first
 from bertwright.examples.assembly.pairs import Pair
 from bertwright.recipes import Recipe
-from bertwright.tasks.formats.examples import Example, TaggedWords
+from bertwright.tasks.formats.examples import AnyExample, Example, Question, TaggedWords
 from bertwright.text.tokenizers import Tokenizer
-
-Examples = Sequence[Example] | Sequence[TaggedWords]
 
 USUAL_LENGTH = 512
 """The longest row where the positions set no limit."""
@@ -22,9 +20,12 @@ class TaskRow:
     Attributes:
         example: index of the example it is made of.
         segments: the segment of every piece, None where the encoder knows none.
-        places: where the words begin; empty for texts.
-        first_word: index of its first word in the example; a sentence that is too long for a row
-            has several.
+        places: those that are read one by one; empty where the row is read as a whole.
+        first_word: of words, the index of its first in the example; a sentence that is too long for
+            a row has several rows.
+        characters: of places behind the first that are pieces of a text, from where to where each
+            stands in it.
+        num_cut: pieces of the example that no row has.
     """
 
     pieces: list[int]
@@ -32,6 +33,8 @@ class TaskRow:
     segments: list[int] | None = None
     places: tuple[int, ...] = ()
     first_word: int = 0
+    characters: tuple[tuple[int, int], ...] = ()
+    num_cut: int = 0
 
 
 @dataclass(frozen=True)
@@ -59,33 +62,93 @@ class RowMaker:
         segmented = encoder.embeddings.segments > 1 or encoder.positions.tells_segments
         return RowMaker(tokenizer, limit, separators_of(recipe, tokenizer), segmented)
 
-    def rows(self, examples: Examples) -> list[TaskRow]:
-        """The rows of all examples, in their order."""
+    def rows(
+        self,
+        examples: Sequence[AnyExample],
+        stride: int | None = None,
+        owner: Sequence[int] | None = None,
+    ) -> list[TaskRow]:
+        """The rows of all examples, in their order.
+
+        With a ``stride`` the last text of an example that is too long is read in windows, whose
+        beginnings are so many pieces apart. ``owner`` are the indices that the rows bear in the
+        place of those of the examples.
+        """
+        numbers = range(len(examples)) if owner is None else owner
         texts = [e for e in examples if isinstance(e, Example)]
         if len(texts) != len(examples):
-            return [row for n, e in enumerate(examples) for row in self._words(n, e)]
+            return [
+                row for n, e in zip(numbers, examples, strict=True) for row in self._words(n, e)
+            ]
         firsts = self.tokenizer.encode_batch([e.first for e in texts])
         seconds = self.tokenizer.encode_batch([e.second or "" for e in texts])
         return [
-            self._single(n, a) if e.second is None else self._pair(n, a, b)
-            for n, (e, a, b) in enumerate(zip(texts, firsts, seconds, strict=True))
+            row
+            for n, e, a, b in zip(numbers, texts, firsts, seconds, strict=True)
+            for row in self._text(n, [a] if e.second is None else [a, b], stride)
         ]
 
-    def _single(self, number: int, ids: list[int]) -> TaskRow:
-        special = self.tokenizer.specials
-        pieces = [special.start, *ids[: self.length - 2], special.end]
-        return TaskRow(pieces, number, [0] * len(pieces) if self.segmented else None)
+    def windows(
+        self, questions: Sequence[Question], stride: int, longest_question: int
+    ) -> list[TaskRow]:
+        """Every question before its text, which is read in windows; the places are the first of the
+        row and those of the pieces of the text."""
+        asked = self.tokenizer.encode_batch([q.question for q in questions])
+        texts = list(dict.fromkeys(q.text for q in questions))
+        read = dict(zip(texts, self.tokenizer.encode_spans(texts), strict=True))
+        rows: list[TaskRow] = []
+        for number, (question, ids) in enumerate(zip(questions, asked, strict=True)):
+            pieces, characters = read[question.text]
+            first = ids[:longest_question]
+            room = self.length - 2 - self.separators - len(first)
+            for start, stop in _windows(len(pieces), room, stride):
+                row = self._row(number, [first, pieces[start:stop]])
+                begin = 1 + len(first) + self.separators
+                places = (0, *range(begin, begin + stop - start))
+                rows.append(
+                    TaskRow(
+                        row.pieces,
+                        number,
+                        row.segments,
+                        places,
+                        characters=tuple(characters[start:stop]),
+                        num_cut=len(ids) - len(first),
+                    )
+                )
+        return rows
 
-    def _pair(self, number: int, first: list[int], second: list[int]) -> TaskRow:
-        special = self.tokenizer.specials
-        room = self.length - 2 - self.separators
-        num_first, num_second = longest_first(len(first), len(second), room)
-        between = [special.end] * self.separators
-        a = [special.start, *first[:num_first], *between]
-        b = [*second[:num_second], special.end]
-        return TaskRow([*a, *b], number, [0] * len(a) + [1] * len(b) if self.segmented else None)
+    def _text(self, number: int, texts: list[list[int]], stride: int | None) -> Iterator[TaskRow]:
+        """The rows of a text, or of a pair of them."""
+        room = self.length - 2 - (self.separators if len(texts) > 1 else 0)
+        size = sum(map(len, texts))
+        if size <= room:
+            yield self._row(number, texts)
+        elif stride is None:
+            if len(texts) == 1:
+                yield self._row(number, [texts[0][:room]], size - room)
+            else:
+                first, second = longest_first(len(texts[0]), len(texts[1]), room)
+                yield self._row(number, [texts[0][:first], texts[1][:second]], size - room)
+        else:
+            before = [text[: room // 2] for text in texts[:-1]]
+            num_cut = sum(map(len, texts[:-1])) - sum(map(len, before))
+            left = room - sum(map(len, before))
+            for start, stop in _windows(len(texts[-1]), left, stride):
+                yield self._row(number, [*before, texts[-1][start:stop]], num_cut)
 
-    def _words(self, number: int, sentence: Example | TaggedWords) -> Iterator[TaskRow]:
+    def _row(self, number: int, texts: Sequence[list[int]], num_cut: int = 0) -> TaskRow:
+        special = self.tokenizer.specials
+        pieces = [special.start, *texts[0]]
+        segments = [0] * len(pieces)
+        for text in texts[1:]:
+            pieces += [special.end] * self.separators
+            segments += [0] * self.separators + [1] * len(text)
+            pieces += text
+        pieces.append(special.end)
+        segments.append(len(texts) - 1)
+        return TaskRow(pieces, number, segments if self.segmented else None, num_cut=num_cut)
+
+    def _words(self, number: int, sentence: AnyExample) -> Iterator[TaskRow]:
         assert isinstance(sentence, TaggedWords)
         special, room = self.tokenizer.specials, self.length - 2
         ids, starts = self.tokenizer.words(list(sentence.words))
@@ -110,3 +173,13 @@ def separators_of(recipe: Recipe, tokenizer: Tokenizer) -> int:
     if isinstance(assembly, Pair):
         return assembly.separators
     return 2 if tokenizer.piece(tokenizer.specials.end) == "</s>" else 1
+
+
+def _windows(size: int, room: int, stride: int) -> Iterator[tuple[int, int]]:
+    """From where to where the windows of so many pieces reach, the last to the end; none of them
+    leaves a gap."""
+    start = 0
+    while start + room < size:
+        yield start, start + room
+        start += min(stride, room)
+    yield start, size

@@ -6,8 +6,8 @@ from typing import Any
 from bertwright.errors import UserError
 from bertwright.model.text_model import TextModel
 from bertwright.tasks.catalogue import find_part
-from bertwright.tasks.encoding import Examples
 from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.task import Task
 from bertwright.text.shards import Data
 from bertwright.training import evaluation
@@ -43,26 +43,30 @@ def _on_text(model: TextModel, data: Data) -> dict[str, Any]:
 
 def _on_task(model: FineTuned, data: Path | str | Examples) -> dict[str, Any]:
     task = model.task
-    if isinstance(data, str | Path):
-        path = Path(data)
-        data = task.read(find_part(path, "dev") if path.is_dir() else path)
-    references = [task.reference(example) for example in data]
-    if not references or any(right is None for right in references):
-        raise UserError(f"task {task.name}: there are examples without labels: nothing to compare")
-    unknown = _unknown_labels(task, data)
-    scores = task.score(references, [prediction.answer for prediction in model.predict(data)])
+    examples = task_examples(task, data)
+    unknown = _unknown_labels(task, examples)
+    scores = task.score(examples, model.predict(examples))
     metric = task.metrics[0]
     found = {"task": task.name, "metric": metric, "score": scores[metric], "metrics": scores}
     return found | ({"unknown_labels": unknown} if unknown else {})
 
 
-def _unknown_labels(task: Task, data: Examples) -> list[str]:
+def task_examples(task: Task, data: Path | str | Examples) -> Examples:
+    """Examples of a task whose right answers are known: of a file, of the development file of a
+    folder, or as they are."""
+    if isinstance(data, str | Path):
+        path = Path(data)
+        data = task.read(find_part(path, "dev", task.reader.file_word) if path.is_dir() else path)
+    if not data or any(task.answer.reference(example) is None for example in data):
+        raise UserError(f"task {task.name}: there are examples without labels: nothing to compare")
+    return data
+
+
+def _unknown_labels(task: Task, examples: Examples) -> list[str]:
     """The labels that the model cannot answer with; UserError where it knows none of them."""
-    if task.answer == "number":
-        return []
-    stated = task.labels_of(data)
-    unknown = sorted(stated - set(task.labels))
-    if len(unknown) == len(stated):
+    unknown = sorted(task.unseen(examples))
+    stated = task.labels_of(examples)
+    if stated and len(unknown) == len(stated):
         known = ", ".join(task.labels)
         raise UserError(
             f"task {task.name}: the data are labelled {', '.join(unknown[:9])}, and the model "

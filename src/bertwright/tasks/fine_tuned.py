@@ -29,13 +29,20 @@ from bertwright.model.folder import (
 from bertwright.model.model import Model
 from bertwright.model.reading import read_batches
 from bertwright.model.text_model import TextModel
-from bertwright.tasks.answers import Floats, Prediction, answers_of, num_outputs
-from bertwright.tasks.description import described, task_of
-from bertwright.tasks.encoding import Examples, RowMaker, TaskRow
-from bertwright.tasks.formats.examples import Example, TaggedWords
+from bertwright.tasks.adaptation import Adaptation
+from bertwright.tasks.answers import Floats, Prediction
+from bertwright.tasks.encoding import RowMaker, TaskRow
+from bertwright.tasks.formats.examples import (
+    AnyExample,
+    Example,
+    Examples,
+    Options,
+    Question,
+    TaggedWords,
+)
 from bertwright.tasks.heads import HeadChoice
-from bertwright.tasks.task import Task
-from bertwright.tasks.task_model import TaskModel
+from bertwright.tasks.task import Task, described, task_of
+from bertwright.tasks.task_model import HeadPlan, TaskModel
 from bertwright.text.tokenizers import Tokenizer
 
 TASK = "task.json"
@@ -47,7 +54,8 @@ class FineTuned(TextModel):
     """A model that solves a task: what a :class:`TextModel` does, and ``predict``.
 
     It has no output over the vocabulary: ``fill_mask`` and ``score`` are for the model before.
-    ``length`` is the longest row; None takes what the encoder allows.
+    ``length`` is the longest row; None takes what the encoder allows. ``temperature`` divides what
+    becomes probabilities.
     """
 
     def __init__(
@@ -57,12 +65,19 @@ class FineTuned(TextModel):
         task: Task,
         length: int | None = None,
         precision: Precision | None = None,
+        temperature: float = 1.0,
     ) -> None:
         super().__init__(_without_heads(net), tokenizer, precision)
         self.net = net.to(self.device).eval()
         self.task = task
-        self._answers = answers_of(task)
+        self.temperature = temperature
+        self.answering = task.answer.build(task.labels, temperature)
         self.maker = RowMaker.of(net.recipe, tokenizer, net.encoder.longest, length)
+
+    def calibrated(self, temperature: float) -> None:
+        """Divide outputs by this from now on, before they become probabilities."""
+        self.temperature = temperature
+        self.answering = self.task.answer.build(self.task.labels, temperature)
 
     def predict(self, asked: Asked) -> list[Prediction]:
         """The answers to examples, or to plain texts and pairs of them, in their order.
@@ -71,25 +86,31 @@ class FineTuned(TextModel):
         neighbours change an answer beyond rounding.
         """
         examples = as_examples(asked, self.task)
-        rows = self.maker.rows(examples)
-        outputs: list[Floats] = [np.empty((0, self.net.num_outputs), np.float32)] * len(rows)
-        for numbers, found in self._outputs(rows):
-            for number, output in zip(numbers, found, strict=True):
-                outputs[number] = output
-        return self._answers.predictions(rows, outputs, len(examples))
+        rows = self.answering.rows(self.maker, examples)
+        return self.answering.predictions(rows, self.outputs(rows), examples)
+
+    def outputs(self, rows: Sequence[TaskRow]) -> list[Floats]:
+        """What the head says of each row, in their order: (k, K) float32 each."""
+        width = self.net.plan.num_outputs
+        found: list[Floats] = [np.empty((0, width), np.float32)] * len(rows)
+        for numbers, outputs in self._outputs(rows):
+            for number, output in zip(numbers, outputs, strict=True):
+                found[number] = output
+        return found
 
     @torch.inference_mode()
     def _outputs(self, rows: Sequence[TaskRow]) -> Iterator[tuple[list[int], list[Floats]]]:
         pieces = [row.pieces for row in rows]
         segments = [row.segments or [] for row in rows] if self.maker.segmented else None
+        head, places = self.net.head, self.task.answer.reads == "places"
         for batch in read_batches(pieces, self.tokenizer.specials.pad, self.device, segments):
             numbers: list[int] = batch.numbers.tolist()
-            states = self._encoder()(batch.pieces, batch.coordinates).float()
-            length = batch.pieces.shape[1]
-            where = flat_places([rows[n] for n in numbers], length).to(self.device)
-            found = self.net.head(states, batch.coordinates.document, where).cpu().numpy()
-            counts = [len(rows[n].places) or 1 for n in numbers]
-            yield numbers, np.split(found, np.cumsum(counts)[:-1])
+            states = self.states(head.layers, batch).float()
+            own = [rows[n] for n in numbers]
+            where = flat_places(own, batch.pieces.shape[1]).to(self.device) if places else None
+            sizes = [self.answering.num_answers(row) for row in own]
+            found = head(states, batch.coordinates.document, where, sizes).cpu().numpy()
+            yield numbers, np.split(found, np.cumsum(sizes)[:-1])
 
     def save(self, folder: str | Path, training: Mapping[str, Any] | None = None) -> None:
         """Write the model folder; its weights come last, so a folder with weights is whole."""
@@ -100,7 +121,9 @@ class FineTuned(TextModel):
         about = {
             "task": described(self.task),
             "head": self.net.choice.model_dump(mode="json"),
+            "adaptation": self.net.adaptation.model_dump(mode="json"),
             "length": self.maker.length,
+            "temperature": self.temperature,
         }
         write_text(folder / TASK, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
         write_text(folder / TRAINING, json.dumps(dict(training or {}), indent=2) + "\n")
@@ -123,25 +146,42 @@ def load_fine_tuned(folder: Path, precision: Precision | None = None) -> FineTun
     try:
         about = json.loads((folder / TASK).read_text(encoding="utf-8"))
         task = task_of(about["task"])
-        choice = HeadChoice.choose(about["head"])
+        plan = HeadPlan(HeadChoice.choose(about["head"]), num_outputs(task))
+        adaptation = Adaptation.choose(about["adaptation"])
+        length, temperature = int(about["length"]), float(about["temperature"])
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{folder / TASK} is damaged ({error}): copy it again") from error
     tokenizer = Tokenizer.load(folder)
     tensors = read_tensors(folder / WEIGHTS)
     size = num_pieces(tensors, tokenizer)
-    net = TaskModel.empty(load_recipe(folder), size, choice, num_outputs(task))
+    net = TaskModel.empty(load_recipe(folder), size, plan, adaptation)
     fill(net, tensors, str(folder / WEIGHTS))
-    return FineTuned(net, tokenizer, task, length=about["length"], precision=precision)
+    return FineTuned(net, tokenizer, task, length, precision, temperature)
+
+
+def num_outputs(task: Task) -> int:
+    """The outputs that a head needs for a task whose labels are known."""
+    return task.answer.build(task.labels).num_outputs
 
 
 def as_examples(asked: Asked, task: Task) -> Examples:
     """Plain texts as examples of a task: words are what white space sets apart."""
-    if not asked or isinstance(asked[0], Example | TaggedWords):
+    if not asked or isinstance(asked[0], AnyExample):
         return cast(Examples, asked)
     texts = cast(Sequence[str | tuple[str, str]], asked)
-    if task.answer == "tags":
+    if TaggedWords in task.answer.shapes():
         return [TaggedWords(tuple(str(text).split())) for text in texts]
+    if Question in task.answer.shapes():
+        return [Question(*_pair(text, "a question and its text")) for text in texts]
+    if Options in task.answer.shapes():
+        raise UserError(f"task {task.name} asks for one of some options: give bertwright.Options")
     return [Example(text) if isinstance(text, str) else Example(*text) for text in texts]
+
+
+def _pair(text: str | tuple[str, str], what: str) -> tuple[str, str]:
+    if isinstance(text, str):
+        raise UserError(f"a pair is asked for, {what}: {text[:40]!r} is one text")
+    return text
 
 
 def flat_places(rows: Sequence[TaskRow], length: int) -> Tensor:
@@ -170,7 +210,7 @@ def _card(model: FineTuned, training: Mapping[str, Any]) -> str:
     lines = [
         f"# {model.net.recipe.name}, fine-tuned for {task.name}",
         "",
-        f"An encoder fine-tuned with bertwright. Answers with a {task.answer}"
+        f"An encoder fine-tuned with bertwright. Answers with a {task.answer.name}"
         + (f" of {len(task.labels)}." if task.labels else "."),
         "",
         *(f"- {name}: {value}" for name, value in training.items() if not isinstance(value, dict)),

@@ -5,61 +5,77 @@ tasks luck decides as much as the method (Dodge et al. 2020): what is reported i
 interval, and the model that is kept is the best on the held-out part.
 """
 
-import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import numpy as np
-
-from bertwright import machine
-from bertwright.axes import did_you_mean
 from bertwright.encoder.kernels.packed import bfloat16_is_fast
 from bertwright.errors import UserError
-from bertwright.files import atomic_folder, require_free
+from bertwright.files import require_free
 from bertwright.model.text_model import TextModel
 from bertwright.optimisers.adam import AdamW
-from bertwright.randomness import Permutation, key
+from bertwright.schedules import Warmup
 from bertwright.statistics import Estimate, estimate
-from bertwright.tasks.answers import NumberAnswers, answers_of, num_outputs
-from bertwright.tasks.bucketing import BatchPlan
-from bertwright.tasks.catalogue import find_part, find_task
-from bertwright.tasks.encoding import Examples, RowMaker
+from bertwright.tasks.calibration import Calibration, calibrate
+from bertwright.tasks.data import Data, Given, parts_of
+from bertwright.tasks.encoding import RowMaker
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning_settings import FineTuning, repays, with_dropout
 from bertwright.tasks.heads import check_head, default_head
-from bertwright.tasks.prediction import as_lines
+from bertwright.tasks.parts import Part, Turns, places_per_epoch, plans_of
+from bertwright.tasks.result_folder import write_results
 from bertwright.tasks.task import Task
-from bertwright.tasks.task_model import TaskModel
-from bertwright.tasks.task_training import Best, EpochReport, Training
+from bertwright.tasks.task_model import Adapted, HeadPlan
+from bertwright.tasks.task_training import Best, EpochReport, Training, figures_of
 from bertwright.training.clock import Clock
 from bertwright.training.compilation import of_the_compiler
 from bertwright.training.reporting import Reporter
 
-HELD_OUT_SHARE = 0.1
-"""Of the training examples, where there is no development part."""
+Watch = Callable[[int, Clock], Reporter]
+"""Makes what follows the run of a seed, from its clock."""
+
+
+def unwatched(seed: int, clock: Clock) -> Reporter:
+    """Nothing follows."""
+    return Reporter()
 
 
 @dataclass(frozen=True)
 class FineTuneResult:
-    """What fine-tuning found: for every seed how its best epoch ended, and the best of all."""
+    """What fine-tuning found: for every seed how its best epoch ended, and the best of all.
 
-    task: Task
+    ``training`` is what the runs were made of; its network has the parameters of the last.
+    """
+
+    tasks: Sequence[Task]
     runs: Sequence[EpochReport]
     best: Best
     seconds: float
+    training: Training
+    settings: FineTuning
+    calibrations: Mapping[str, Calibration] = field(default_factory=dict[str, Calibration])
+
+    @property
+    def task(self) -> Task:
+        """The only task, or the first."""
+        return self.tasks[0]
 
     @property
     def metric(self) -> str:
         """The metric that chooses, by name."""
-        return self.task.metrics[0]
+        return self.task.metrics[0] if len(self.tasks) == 1 else "mean"
+
+    @property
+    def cut(self) -> dict[str, int]:
+        """Of each task, how many training examples lost pieces because no row is long enough."""
+        return {part.task.name: len(part.cut()) for part in self.training.parts}
 
     @property
     def scores(self) -> list[float]:
         """Of the metric, one for each seed."""
-        return [run.scores[self.metric] for run in self.runs]
+        return [run.score for run in self.runs]
 
     @property
     def estimate(self) -> Estimate:
@@ -68,23 +84,41 @@ class FineTuneResult:
 
     @property
     def model(self) -> FineTuned:
-        """The best model."""
-        return self.best.model
+        """The best model, of the first task where there are several."""
+        return self.best.models[0]
 
     def as_dict(self) -> dict[str, Any]:
-        """What ``finetune --json`` prints; the interval is null for a single seed."""
+        """What ``finetune --json`` prints; deviation and interval are null for a single seed."""
         found = self.estimate
-        means = {n: estimate([run.scores[n] for run in self.runs]).mean for n in self.task.metrics}
+        figures = [figures_of(run.scores) for run in self.runs]
+        means = {name: estimate([each[name] for each in figures]).mean for name in figures[0]}
+        several = len(self.runs) > 1
         return {
-            "task": self.task.name,
+            "task": ", ".join(task.name for task in self.tasks),
             "metric": self.metric,
             "scores": self.scores,
             "mean": found.mean,
+            "deviation": found.deviation if several else None,
             "interval": found.interval,
+            "median": sorted(self.scores)[len(self.scores) // 2],
+            "best": max(self.scores),
             "metrics": means,
             "best_epochs": [run.epoch for run in self.runs],
+            "trained_share": self.training.trained_share(),
+            **({"cut_examples": cut} if (cut := {n: c for n, c in self.cut.items() if c}) else {}),
+            **({"calibration": c} if (c := self._calibration()) else {}),
             "seconds": self.seconds,
         }
+
+    def write(self, out: Path | str, more: Mapping[str, str] | None = None) -> None:
+        """Write the folder of the best model, with ``more`` files by name."""
+        write_results(
+            Path(out), self.as_dict(), self.training, self.best, self.settings, more or {}
+        )
+
+    def _calibration(self) -> dict[str, Any]:
+        named = {name: found.as_dict() for name, found in self.calibrations.items()}
+        return next(iter(named.values())) if len(self.tasks) == 1 and named else named
 
 
 def finetune(
@@ -92,10 +126,10 @@ def finetune(
     task: Task | str,
     data: Path | str | None = None,
     *,
-    train: Examples | Path | str | None = None,
-    dev: Examples | Path | str | None = None,
+    train: Given | None = None,
+    dev: Given | None = None,
     out: Path | str | None = None,
-    watch: Callable[[int, Clock], Reporter] = lambda seed, clock: Reporter(),
+    watch: Watch = unwatched,
     **settings: Any,
 ) -> FineTuneResult:
     """Fine-tune a model for a task.
@@ -103,48 +137,71 @@ def finetune(
     ``data`` is a folder with a training and a development file; or ``train`` and ``dev`` are files
     or examples, and without ``dev`` a tenth of ``train`` is held out. ``settings`` are those of
     :class:`FineTuning`. The best model is written to ``out``, with its answers to the held-out part
-    in ``predictions.jsonl`` and every epoch in ``metrics.jsonl``. The given model stays as it is.
-    ``watch`` makes what follows the run of a seed, from its clock.
+    in ``predictions.jsonl``, what is wrong of them in ``errors.jsonl``, and every epoch in
+    ``metrics.jsonl``. The given model stays as it is.
 
     Errors: UserError for what does not fit together; Interrupted after a signal, nothing written.
     """
+    return finetune_together(
+        model, [Data(task, data, train, dev)], out=out, watch=watch, **settings
+    )
+
+
+def finetune_together(
+    model: TextModel,
+    several: Sequence[Data],
+    *,
+    out: Path | str | None = None,
+    watch: Watch = unwatched,
+    **settings: Any,
+) -> FineTuneResult:
+    """Fine-tune one encoder for several tasks at once, each with a head of its own; a step trains
+    one of them (Liu et al. 2019, MT-DNN). As :func:`finetune`, but for ``out``, which holds a model
+    folder for each task."""
     began = time.monotonic()
     chosen = FineTuning.of(settings)
     if out is not None:
         require_free(Path(out))
-    task = find_task(task) if isinstance(task, str) else task
-    examples, held_out = _parts(task, data, train, dev)
-    task = task.gathered(examples)
-    _check_labels(task, examples, held_out)
-    training = _prepare(model, task, examples, held_out, chosen, watch, out)
+    given = parts_of(several)
+    training = prepare_training(model, given, chosen, watch, out)
     try:
-        runs, best = _with_every_seed(training, chosen)
+        runs, best = with_every_seed(training, chosen)
     except Exception as error:
         if chosen.compile is False or not of_the_compiler(error):
             raise
         # A network that is not compiled, and the same seeds once more.
         chosen = chosen.model_copy(update={"compile": False})
-        training = _prepare(model, task, examples, held_out, chosen, watch, out)
-        runs, best = _with_every_seed(training, chosen)
-    result = FineTuneResult(task, runs, best, time.monotonic() - began)
+        training = prepare_training(model, given, chosen, watch, out)
+        runs, best = with_every_seed(training, chosen)
+    result = FineTuneResult(
+        [part.task for part in training.parts],
+        runs,
+        best,
+        time.monotonic() - began,
+        training,
+        chosen,
+        _calibrated(training, best) if chosen.calibrate else {},
+    )
     if out is not None:
-        _write(Path(out), result, training, chosen)
+        result.write(out)
     return result
 
 
-def _with_every_seed(training: Training, chosen: FineTuning) -> tuple[list[EpochReport], Best]:
-    """The best epoch of every run, and the best of these with its model."""
-    plan = BatchPlan.of([len(row.pieces) for row in training.rows], chosen.batch)
+def with_every_seed(training: Training, chosen: FineTuning) -> tuple[list[EpochReport], Best]:
+    """The best epoch of every run, and the best of these with its models."""
     compiled = chosen.compile
     if compiled == "auto":
-        places = plan.places_per_epoch * chosen.epochs * chosen.seeds
-        compiled = repays(training.net, places)
+        plans = plans_of(training.parts, chosen.batch, chosen.seed)
+        places = places_per_epoch(training.parts, plans) * chosen.epochs * chosen.seeds
+        kept = training.net.adaptation.keeps_states
+        compiled = not kept and repays(training.net, places)
     if compiled:
         training.net.encoder.compile_parts(dynamic=True)
     runs: list[EpochReport] = []
     best: Best | None = None
-    for seed in range(chosen.seed, chosen.seed + chosen.seeds):
-        found = training.run(replace(plan, seed=seed), compiled)
+    for seed in chosen.seeds_in_turn():
+        plans = plans_of(training.parts, chosen.batch, seed)
+        found = training.run(plans, Turns.of(plans, chosen.share_power, seed), compiled)
         runs.append(found.report)
         if best is None or found.score > best.score:
             best = found
@@ -152,127 +209,77 @@ def _with_every_seed(training: Training, chosen: FineTuning) -> tuple[list[Epoch
     return runs, best
 
 
-def _prepare(
+def prepare_training(
     model: TextModel,
-    task: Task,
-    train: Examples,
-    dev: Examples,
+    given: Sequence[tuple[Task, Any, Any]],
     chosen: FineTuning,
-    watch: Callable[[int, Clock], Reporter],
+    watch: Watch,
     out: Path | str | None,
 ) -> Training:
-    """The parts of the runs."""
+    """What the runs of all seeds share."""
     recipe = with_dropout(model.model.recipe, chosen.dropout)
-    head = chosen.head or default_head(recipe, task.answer)
-    if wrong := check_head(head, task.answer, recipe.output):
-        raise UserError(wrong)
-    by_level = chosen.layer_decay < 1.0 or chosen.unfreeze == "gradual"
-    if by_level and recipe.encoder.depth.sharing != "none":
-        raise UserError(
-            "blocks that share their parameters are one level: leave out layer_decay and unfreeze"
-        )
+    _check(model, chosen, given)
     longest = model.model.encoder.longest
-    if longest is not None and chosen.length is not None and chosen.length > longest:
-        raise UserError(f"length {chosen.length}: this encoder takes {longest} pieces at most")
     maker = RowMaker.of(recipe, model.tokenizer, longest, chosen.length)
+    parts = [Part.of(task, train, dev, maker) for task, train, dev in given]
+    plans = [
+        HeadPlan(chosen.head or default_head(recipe, p.task.answer), p.answering.num_outputs)
+        for p in parts
+    ]
+    for part, plan in zip(parts, plans, strict=True):
+        if wrong := check_head(plan.choice, part.task.answer, recipe.output):
+            raise UserError(wrong)
     size = model.model.vocabulary_size
-    net = TaskModel.empty(recipe, size, head, num_outputs(task), chosen.dropout)
+    net = Adapted.empty(recipe, size, plans, chosen.adaptation, chosen.dropout)
     fast = model.device.type == "cuda" or bfloat16_is_fast()
     return Training(
         source=model,
         net=net.to(model.device),
-        task=task,
-        train=train,
-        dev=dev,
-        rows=maker.rows(train),
+        parts=parts,
         length=maker.length,
         epochs=chosen.epochs,
+        patience=chosen.patience,
         optimiser=AdamW(
-            rate=chosen.rate_for(recipe), decay=chosen.decay, layer_decay=chosen.layer_decay
+            rate=chosen.rate_for(recipe),
+            decay=chosen.decay,
+            layer_decay=chosen.adaptation.decay_by_level,
+            bias_correction=chosen.bias_correction,
         ),
-        gradual=chosen.unfreeze == "gradual",
-        warmup=chosen.warmup,
+        schedule=chosen.schedule or Warmup(warmup=chosen.warmup),
         clip=chosen.clip,
         precision=chosen.precision or ("bf16" if fast else "float32"),
-        answers=NumberAnswers.of(train) if task.answer == "number" else answers_of(task),
+        perturbation=chosen.perturbation,
         folder=Path() if out is None else Path(out).parent,
         watch=watch,
     )
 
 
-def _parts(
-    task: Task,
-    data: Path | str | None,
-    train: Examples | Path | str | None,
-    dev: Examples | Path | str | None,
-) -> tuple[Examples, Examples]:
-    """The training examples and those that judge."""
-    if data is not None:
-        train = train or find_part(Path(data), "train")
-        dev = dev or find_part(Path(data), "dev")
-    if train is None:
-        raise UserError("finetune needs --data DIR, or --train FILE")
-    training = task.read(Path(train)) if isinstance(train, str | Path) else train
-    if dev is None:
-        return _held_out(training)
-    held_out = task.read(Path(dev)) if isinstance(dev, str | Path) else dev
-    return training, held_out
-
-
-def _check_labels(task: Task, train: Examples, dev: Examples) -> None:
-    """Refuse examples that cannot be learned from, or judged by."""
-    for part, examples in (("training", train), ("development", dev)):
-        if any(task.reference(example) is None for example in examples):
-            raise UserError(f"the {part} part has examples without labels")
-    if task.answer == "number":
+def _check(model: TextModel, chosen: FineTuning, given: Sequence[tuple[Task, Any, Any]]) -> None:
+    """Refuse what does not go together."""
+    model.require_words("finetune")
+    recipe, longest = model.model.recipe, model.model.encoder.longest
+    if wrong := chosen.adaptation.check(recipe):
+        raise UserError(wrong)
+    if longest is not None and chosen.length is not None and chosen.length > longest:
+        raise UserError(f"length {chosen.length}: this encoder takes {longest} pieces at most")
+    if chosen.perturbation is None:
         return
-    if odd := sorted(task.labels_of(train) - set(task.labels)):
-        raise UserError(
-            f"task {task.name} has no label {odd[0]!r}{did_you_mean(odd[0], task.labels)}"
-        )
+    if chosen.adaptation.keeps_states:
+        raise UserError("perturbation: the encoder stays as it is: choose another adaptation")
+    for task, _, _ in given:
+        if wrong := chosen.perturbation.check(task.answer.name):
+            raise UserError(wrong)
 
 
-def _held_out(examples: Examples) -> tuple[Examples, Examples]:
-    """Training examples, and a tenth of them that is held out, the same whatever the seed."""
-    count = max(1, round(HELD_OUT_SHARE * len(examples)))
-    if len(examples) <= count:
-        raise UserError("one example is not enough to train and to judge: give more, or --dev FILE")
-    place = Permutation(len(examples), key(0, "finetuning", "held-out"))(np.arange(len(examples)))
-    chosen = [
-        [e for e, p in zip(examples, place, strict=True) if (p < count) == held]
-        for held in (False, True)
-    ]
-    return cast(tuple[Examples, Examples], tuple(chosen))
-
-
-def _write(
-    out: Path,
-    result: FineTuneResult,
-    training: Training,
-    chosen: FineTuning,
-) -> None:
-    """The folder of the best model."""
-    about = {
-        **result.as_dict(),
-        "from": training.net.recipe.name,
-        "training_examples": len(training.train),
-        "held_out_examples": len(training.dev),
-        "settings": chosen.model_dump(mode="json") | {"rate": training.optimiser.rate},
-        "versions": machine.versions("torch", "bertwright"),
-    }
-    with atomic_folder(out) as folder:
-        lines = as_lines(training.dev, result.best.predictions, training.task)
-        _write_lines(folder / "predictions.jsonl", lines)
-        _write_lines(
-            folder / "metrics.jsonl",
-            (
-                {"seed": e.seed, "epoch": e.epoch, "loss": e.loss, **e.scores}
-                for e in training.epochs_seen
-            ),
-        )
-        result.model.save(folder, about)
-
-
-def _write_lines(file: Path, lines: Any) -> None:
-    with open(file, "w", encoding="utf-8") as opened:
-        opened.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+def _calibrated(training: Training, best: Best) -> dict[str, Calibration]:
+    """Of every model its temperature, which it takes on."""
+    found: dict[str, Calibration] = {}
+    for model, part in zip(best.models, training.parts, strict=True):
+        if not part.task.answer.calibrated:
+            continue
+        rows = part.answering.rows(model.maker, part.dev)
+        evidence = part.answering.evidence(rows, model.outputs(rows), part.dev)
+        if evidence is not None and len(evidence):
+            found[part.task.name] = calibrate(evidence)
+            model.calibrated(found[part.task.name].temperature)
+    return found

@@ -7,11 +7,11 @@ from pydantic import Field, ValidationError
 
 from bertwright.axes import Precision, Settings, explain
 from bertwright.recipes import Recipe
+from bertwright.schedules import Schedule
+from bertwright.tasks.adaptation import Adaptation, Full
 from bertwright.tasks.heads import HeadChoice
-from bertwright.tasks.task_model import TaskModel
-
-USUAL_RATE, USUAL_WIDTH = 5e-5, 768
-"""The learning rate of the encoder for which one was published (Devlin et al. 2019)."""
+from bertwright.tasks.perturbation import Perturbation
+from bertwright.tasks.task_model import Adapted
 
 COMPILE_SECONDS = 40.0
 """What the first compiled step takes, one graph for all shapes (2 cores, AMD Zen 4)."""
@@ -24,27 +24,37 @@ over all blocks; the same machine."""
 class FineTuning(Settings):
     """How a task is learned.
 
-    ``rate`` None takes 5e-5 times 768 over the width of the encoder: narrow models want larger
-    steps (Turc et al. 2019). ``dropout`` takes the place of the recipe's everywhere. ``length``
-    None takes what the encoder allows, 512 at most. ``batch`` is in rows. The run is repeated with
-    ``seeds`` seeds, the first of which is ``seed``.
+    ``rate`` None takes what is usual for the adaptation, of everything 5e-5 times 768 over the
+    width of the encoder: narrow models want larger steps (Turc et al. 2019). ``dropout`` takes the
+    place of the recipe's everywhere. ``length`` None takes what the encoder allows, 512 at most.
+    ``batch`` is in examples. The run is repeated with ``seeds`` seeds, the first of which is
+    ``seed``.
 
-    ``layer_decay`` multiplies the rate from block to block, down from the head. ``unfreeze``
-    ``gradual`` trains the head in the first epoch and one block more in each, everything in the
-    last (Howard and Ruder 2018, sections 3.2 and 3.3).
+    ``adaptation`` says what is trained, ``head`` where states are read. ``schedule`` None rises
+    over the first ``warmup`` of the steps and falls to nothing. ``bias_correction`` is that of Adam
+    (Mosbach et al. 2021). With ``patience`` training ends when so many epochs in a row were no
+    better than the best before. No ``epochs`` at all leave an encoder as it is, behind a head that
+    knows nothing. Several tasks take turns by how many examples they have to the power of
+    ``share_power``: 1 in proportion, 0 equally often (Stickland and Murray 2019). ``calibrate``
+    divides outputs by a temperature that is fitted on the held-out part (Guo et al. 2017).
     """
 
-    epochs: int = Field(default=3, ge=1)
+    epochs: int = Field(default=3, ge=0)
     rate: float | None = Field(default=None, gt=0)
     batch: int = Field(default=32, ge=1)
     dropout: float = Field(default=0.1, ge=0, lt=1)
     decay: float = Field(default=0.01, ge=0)
-    layer_decay: float = Field(default=1.0, gt=0, le=1)
-    unfreeze: Literal["all", "gradual"] = "all"
+    adaptation: Adaptation = Full()
+    head: HeadChoice | None = None
+    perturbation: Perturbation | None = None
     warmup: float = Field(default=0.1, ge=0, le=1)
+    schedule: Schedule | None = None
+    bias_correction: bool = True
     clip: float | None = Field(default=1.0, gt=0)
     length: int | None = Field(default=None, ge=8)
-    head: HeadChoice | None = None
+    patience: int | None = Field(default=None, ge=1)
+    share_power: float = Field(default=1.0, ge=0, le=1)
+    calibrate: bool = True
     precision: Precision | None = None
     compile: Literal["auto", True, False] = "auto"
     seed: int = Field(default=0, ge=0)
@@ -60,10 +70,14 @@ class FineTuning(Settings):
 
     def rate_for(self, recipe: Recipe) -> float:
         """The learning rate for an encoder."""
-        return self.rate or USUAL_RATE * USUAL_WIDTH / recipe.encoder.width
+        return self.rate or self.adaptation.usual_rate(recipe)
+
+    def seeds_in_turn(self) -> range:
+        """The seeds of all runs."""
+        return range(self.seed, self.seed + self.seeds)
 
 
-def repays(net: TaskModel, num_places: int) -> bool:
+def repays(net: Adapted, num_places: int) -> bool:
     """Whether compiled steps win back what compiling takes: foreseen, not measured, so that the
     same job is always computed in the same way."""
     numbers = num_places * len(net.encoder.blocks) * net.recipe.encoder.width

@@ -1,19 +1,16 @@
-"""How answers are scored: one table of metrics for each kind of answer.
+"""How answers are scored; which of these a kind of answer has stands with it.
 
 Every metric takes references and predictions, equally many, and returns a float that is higher the
 better. Where a metric is undefined (a correlation with a constant, F1 without a case) it is 0.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-
-from bertwright.axes import did_you_mean
-from bertwright.errors import UserError
-from bertwright.tasks.spans import span_f1
 
 Metric = Callable[[Sequence[Any], Sequence[Any]], float]
 
@@ -74,33 +71,32 @@ def over_words(of: Metric) -> Metric:
     return score
 
 
-METRICS: dict[str, dict[str, Metric]] = {
-    "class": {
-        "accuracy": accuracy,
-        "macro-f1": macro_f1,
-        "micro-f1": micro_f1,
-        "positive-f1": positive_f1,
-        "matthews": matthews,
-    },
-    "number": {
-        "pearson": pearson,
-        "spearman": spearman,
-        "negative-mean-squared-error": negative_mean_squared_error,
-    },
-    "tags": {
-        "span-f1": span_f1,
-        "accuracy": over_words(accuracy),
-        "macro-f1": over_words(macro_f1),
-    },
-}
+def of_sets(average: Literal["micro", "macro"]) -> Metric:
+    """F1 over the classes of texts that may have several: of all decisions together, or the mean
+    over the classes that occur in the references."""
+
+    def score(references: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> float:
+        right, given, common = (
+            Counter(chain(*references)),
+            Counter(chain(*predictions)),
+            Counter(chain(*map(_common, references, predictions))),
+        )
+        if average == "micro":
+            return 2 * common.total() / max(right.total() + given.total(), 1)
+        scores = [2 * common[name] / (right[name] + given[name]) for name in right]
+        return sum(scores) / max(len(scores), 1)
+
+    return score
 
 
-def metric(answer: str, name: str) -> Metric:
-    """The metric of that name for a kind of answer."""
-    known = METRICS[answer]
-    if name not in known:
-        raise UserError(f"no metric {name!r} for an answer of {answer}{did_you_mean(name, known)}")
-    return known[name]
+def exact_sets(references: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> float:
+    """The share of texts of which all classes are right, and no other is said."""
+    right = [set(a) == set(b) for a, b in zip(references, predictions, strict=True)]
+    return sum(right) / len(right)
+
+
+def _common(a: Sequence[str], b: Sequence[str]) -> set[str]:
+    return set(a) & set(b)
 
 
 def _f1(references: Sequence[str], predictions: Sequence[str], **over: Any) -> float:

@@ -3,52 +3,57 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
 from bertwright.tasks.answers import Prediction
-from bertwright.tasks.description import columns_of, without_labels
-from bertwright.tasks.encoding import Examples
 from bertwright.tasks.fine_tuned import FineTuned
-from bertwright.tasks.formats.examples import Example, TaggedWords
+from bertwright.tasks.formats.examples import (
+    AnyExample,
+    Example,
+    Examples,
+    Options,
+    Question,
+    TaggedWords,
+)
 from bertwright.tasks.formats.lines import json_object, read_lines, suffix_of
+from bertwright.tasks.formats.tables import TableReader
 from bertwright.tasks.task import Task
 
-AT_ONCE = 2048
+AT_ONCE = 4096
 """Examples that are batched by length together: a stream is never held whole."""
 
 Line = tuple[str, str]
 """Where a line stands, for messages, and its text."""
 
 
-def predict_file(model: FineTuned, path: Path) -> Iterator[dict[str, Any]]:
-    """Predictions for the examples of a file.
+def predict_file(model: FineTuned, path: Path, skip: int = 0) -> Iterator[dict[str, Any]]:
+    """Predictions for the examples of a file, but for the first ``skip``.
 
     ``.txt`` has a text on each line (a pair with a tab between, words set apart by white space),
-    ``.jsonl`` an object; both are streamed. Tables and files of tagged words are read as the task
-    reads them, without labels. Errors: UserError, naming file and line.
+    ``.jsonl`` an object; both are streamed. Other files are read as the task reads them, without
+    labels. Errors: UserError, naming file and line.
     """
     suffix = suffix_of(path)
     if suffix in PARSERS:
         lines = ((f"{path} line {number}", line) for number, line in read_lines(path))
-        return predict_lines(model, lines, suffix)
-    return predict(model, without_labels(model.task).read(path))
+        return predict_lines(model, lines, suffix, skip)
+    return predict(model, model.task.read(path, labelled=False)[skip:])
 
 
-def predict_lines(model: FineTuned, lines: Iterable[Line], layout: str) -> Iterator[dict[str, Any]]:
-    """Predictions for a stream of lines in the layout of a ``.txt`` or a ``.jsonl`` file."""
-    parse = PARSERS[layout]
-    return predict(model, (parse(where, line, model.task) for where, line in lines))
-
-
-def predict(
-    model: FineTuned, examples: Iterable[Example | TaggedWords]
+def predict_lines(
+    model: FineTuned, lines: Iterable[Line], layout: str, skip: int = 0
 ) -> Iterator[dict[str, Any]]:
+    """Predictions for a stream of lines in the layout of a ``.txt`` or a ``.jsonl`` file."""
+    parse, kept = PARSERS[layout], islice(lines, skip, None)
+    return predict(model, (parse(where, line, model.task) for where, line in kept))
+
+
+def predict(model: FineTuned, examples: Iterable[AnyExample]) -> Iterator[dict[str, Any]]:
     """Predictions as plain data, in the order of the examples."""
     stream = iter(examples)
-    while some := list(islice(stream, AT_ONCE)):
-        chunk = cast(Examples, some)
+    while chunk := list(islice(stream, AT_ONCE)):
         yield from as_lines(chunk, model.predict(chunk))
 
 
@@ -57,40 +62,64 @@ def as_lines(
 ) -> Iterator[dict[str, Any]]:
     """What was asked, what was predicted and, where the task is given, what is right."""
     for example, prediction in zip(examples, predictions, strict=True):
-        right = {} if task is None else {"reference": task.reference(example)}
+        right = {} if task is None else {"reference": task.answer.reference(example)}
         yield {**_asked(example), **right, **prediction.as_dict()}
 
 
-def _asked(example: Example | TaggedWords) -> dict[str, Any]:
-    if isinstance(example, TaggedWords):
-        return {"words": example.words}
-    pair = {} if example.second is None else {"pair": example.second}
-    return {"text": example.first, **pair}
+def _asked(example: AnyExample) -> dict[str, Any]:
+    match example:
+        case TaggedWords():
+            return {"words": example.words}
+        case Question():
+            named = {"id": example.identity} if example.identity else {}
+            return {**named, "question": example.question, "text": example.text}
+        case Options():
+            asked = {"question": example.question} if example.question else {}
+            return {"text": example.first, **asked, "options": example.options}
+        case Example():
+            pair = {} if example.second is None else {"pair": example.second}
+            return {"text": example.first, **pair}
 
 
-def _from_text(where: str, line: str, task: Task) -> Example | TaggedWords:
-    if task.answer == "tags":
-        return TaggedWords(tuple(line.split()))
-    columns = columns_of(task)
-    if columns is None or columns.second is None:
-        return Example(line.strip())
+def _from_text(where: str, line: str, task: Task) -> AnyExample:
+    shapes = task.answer.shapes()
+    if TaggedWords in shapes:
+        return TaggedWords(tuple(line.split()), where=where)
+    if Options in shapes:
+        raise UserError(f"{where}: options come as JSON lines: text, question, options")
+    if Question not in shapes and not _asks_pairs(task):
+        return Example(line.strip(), where=where)
     first, tab, second = line.partition("\t")
     if not tab:
         raise UserError(f"{where}: task {task.name} asks for a pair: set its texts apart by a tab")
-    return Example(first.strip(), second.strip())
+    if Question in shapes:
+        return Question(first.strip(), second.strip(), where=where)
+    return Example(first.strip(), second.strip(), where=where)
 
 
-def _from_json(where: str, line: str, task: Task) -> Example | TaggedWords:
-    row = json_object(where, line)
-    if task.answer == "tags":
-        words = _value(where, row, "words", list)
-        return TaggedWords(tuple(map(str, words)))
-    columns = columns_of(task)
-    first, second = ("text", None) if columns is None else (columns.first, columns.second)
-    return Example(
-        _value(where, row, first, str).strip(),
-        None if second is None else _value(where, row, second, str).strip(),
-    )
+def _from_json(where: str, line: str, task: Task) -> AnyExample:
+    row, shapes = json_object(where, line), task.answer.shapes()
+    if TaggedWords in shapes:
+        return TaggedWords(tuple(map(str, _value(where, row, "words", list))), where=where)
+    if Question in shapes:
+        question, text = (_value(where, row, key, str) for key in ("question", "text"))
+        return Question(question, text, identity=str(row.get("id", "")), where=where)
+    if Options in shapes:
+        ways = tuple(map(str, _value(where, row, "options", list)))
+        if not ways:
+            raise UserError(f"{where}: there are no options")
+        question = _value(where, row, "question", str) if "question" in row else ""
+        return Options(_value(where, row, "text", str), ways, question, where=where)
+    if isinstance(task.reader, TableReader):
+        return task.reader.example(where, row)
+    pair = _value(where, row, "pair", str).strip() if _asks_pairs(task) or "pair" in row else None
+    return Example(_value(where, row, "text", str).strip(), pair, where=where)
+
+
+def _asks_pairs(task: Task) -> bool:
+    reader = task.reader
+    by_table = isinstance(reader, TableReader) and reader.columns.second is not None
+    return by_table or task.answer.own_kind() in ("closeness", "relevance")
 
 
 def _value(where: str, row: dict[str, Any], name: str, kind: type) -> Any:
@@ -101,7 +130,7 @@ def _value(where: str, row: dict[str, Any], name: str, kind: type) -> Any:
     return row[name]
 
 
-PARSERS: dict[str, Callable[[str, str, Task], Example | TaggedWords]] = {
+PARSERS: dict[str, Callable[[str, str, Task], AnyExample]] = {
     ".txt": _from_text,
     ".jsonl": _from_json,
 }

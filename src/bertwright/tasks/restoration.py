@@ -10,13 +10,16 @@ less than one in a thousand words it would be a class too rare to be scored.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
+from typing import Literal
 
 from bertwright.errors import UserError
 from bertwright.randomness import key, uniform
 from bertwright.tasks.formats.examples import TaggedWords
 from bertwright.tasks.formats.lines import read_lines
+from bertwright.tasks.formats.reader import Reader
 
 _MARKS = dict.fromkeys(".?!;\u2026", ".") | dict.fromkeys(",:\u2013\u2014", ",")
 
@@ -66,12 +69,16 @@ def split_documents(
     return sides
 
 
-def read_restoration(path: Path) -> list[TaggedWords]:
-    """The examples of a text file in which an empty line stands between documents."""
-    examples = restoration_examples(_documents(path))
-    if not examples:
-        raise UserError(f"{path} holds no words")
-    return examples
+class RestorationReader(Reader):
+    """The windows of a text file in which an empty line stands between documents."""
+
+    kind: Literal["restoration"] = "restoration"
+
+    def read(self, path: Path, labelled: bool = True) -> list[TaggedWords]:
+        examples = restoration_examples(_documents(path))
+        if not examples:
+            raise UserError(f"{path} holds no words")
+        return examples if labelled else [replace(example, tags=None) for example in examples]
 
 
 def _documents(path: Path) -> Iterator[str]:

@@ -1,16 +1,18 @@
-"""What a task is: examples, the kind of answer that they ask for, and how answers are scored."""
+"""What a task is: how its examples are read, what they ask, and how answers are scored."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
-from bertwright.tasks.formats.examples import Example, TaggedWords
-from bertwright.tasks.metrics import metric
+from bertwright.tasks.answers.answer import Answer, Prediction, told
+from bertwright.tasks.formats.examples import Examples
+from bertwright.tasks.formats.reader import InPython, Reader
 
-Answer = Literal["class", "number", "tags"]
-"""One class for a text or a pair, one number for them, or one tag for every word."""
+MADE_IN_PYTHON = InPython()
 
 
 @dataclass(frozen=True)
@@ -23,17 +25,29 @@ class Task:
 
     name: str
     answer: Answer
-    read: Callable[[Path], Sequence[Example] | Sequence[TaggedWords]]
-    """The examples of one file."""
-    metrics: tuple[str, ...]
-    """What is reported; the first one chooses the best epoch."""
+    reader: Reader = MADE_IN_PYTHON
+    metrics: tuple[str, ...] = ()
+    """What is reported, the usual where none is named; the first one chooses the best epoch."""
     labels: tuple[str, ...] = ()
     """The classes or tags in the order of the model's outputs; empty until gathered."""
     source: str = ""
 
-    def gathered(self, examples: Sequence[Example] | Sequence[TaggedWords]) -> "Task":
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "metrics", self.metrics or self.answer.usual_metrics)
+        for name in self.metrics:
+            self.answer.metric(name)
+
+    def read(self, path: Path, labelled: bool = True) -> Examples:
+        """The examples of a file; UserError, naming file and line, for what is none."""
+        examples = self.reader.read(path, labelled)
+        self.answer.checked(examples)
+        if labelled:
+            self._require_known(examples)
+        return examples
+
+    def gathered(self, examples: Examples) -> "Task":
         """This task with the labels of its training examples, unless it came with its own."""
-        if self.answer == "number" or self.labels:
+        if not self.answer.labelled or self.labels:
             return self
         labels = tuple(sorted(self.labels_of(examples)))
         if len(labels) < 2:
@@ -41,22 +55,65 @@ class Task:
             raise UserError(f"task {self.name}: the training examples have {found}: check the file")
         return replace(self, labels=labels)
 
-    def score(self, references: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
-        """Every metric of the task, the one that counts first.
+    def learnable(self, examples: Examples, part: str) -> None:
+        """Errors: UserError for examples of a part that cannot be learned from, or judged by."""
+        self.answer.checked(examples)
+        for example in examples:
+            if self.answer.reference(example) is None:
+                raise UserError(f"{told(example)}: the {part} part has an example without a label")
+        self._require_known(examples)
 
-        For "class" both are sequences of labels, for "number" of floats, for "tags" of sequences of
-        tags, one for every word.
-        """
-        return {name: metric(self.answer, name)(references, predictions) for name in self.metrics}
+    def unseen(self, examples: Examples) -> dict[str, str]:
+        """The labels of examples that the model cannot answer with, and where each stands first."""
+        found: dict[str, str] = {}
+        for example in examples if self.labels else ():
+            for label in self.answer.labels_in(example):
+                if label not in self.labels:
+                    found.setdefault(label, told(example))
+        return found
 
-    def reference(self, example: Example | TaggedWords) -> Any:
-        """The right answer to an example; None where it is not known."""
-        if isinstance(example, TaggedWords):
-            return example.tags
-        is_class = self.answer == "class" and example.label is not None
-        return str(example.label) if is_class else example.label
+    def score(self, examples: Examples, predictions: Sequence[Prediction]) -> dict[str, float]:
+        """Every metric of the task, the one that counts first."""
+        return self.answer.score(self.metrics, examples, predictions)
 
-    def labels_of(self, examples: Sequence[Example] | Sequence[TaggedWords]) -> set[str]:
+    def labels_of(self, examples: Examples) -> set[str]:
         """The classes, or tags, that examples have."""
-        right = [known for e in examples if (known := self.reference(e)) is not None]
-        return set(right) if self.answer == "class" else {tag for tags in right for tag in tags}
+        return {label for example in examples for label in self.answer.labels_in(example)}
+
+    def shares(self, examples: Examples) -> dict[str, float]:
+        """How often each label stands among the examples."""
+        counts = Counter(label for e in examples for label in self.answer.labels_in(e))
+        return {label: counts[label] / max(counts.total(), 1) for label in self.labels}
+
+    def _require_known(self, examples: Examples) -> None:
+        if self.answer.open:
+            return
+        for label, where in self.unseen(examples).items():
+            raise UserError(
+                f"{where}: task {self.name} has no label {label!r}"
+                f"{did_you_mean(label, self.labels)}"
+            )
+
+
+def described(task: Task) -> dict[str, Any]:
+    """A task as plain data, so that a fine-tuned model can be asked again for what it learned."""
+    return {
+        "name": task.name,
+        "answer": task.answer.model_dump(mode="json"),
+        "reader": task.reader.model_dump(mode="json"),
+        "metrics": list(task.metrics),
+        "labels": list(task.labels),
+        "source": task.source,
+    }
+
+
+def task_of(stated: Mapping[str, Any]) -> Task:
+    """The task that :func:`described` gave."""
+    return Task(
+        name=stated["name"],
+        answer=Answer.choose(stated["answer"]),
+        reader=Reader.choose(stated["reader"]),
+        metrics=tuple(stated["metrics"]),
+        labels=tuple(stated["labels"]),
+        source=stated["source"],
+    )

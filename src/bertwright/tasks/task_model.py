@@ -1,69 +1,181 @@
-"""The module that fine-tuning trains: an encoder and the head of a task."""
+"""What solves a task: an encoder and a head; and what is trained for one task or several."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from bertwright.encoder.encoder import Encoder
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.stream import Coordinates
 from bertwright.model.folder import fill
+from bertwright.model.layers import Layers
 from bertwright.recipes import Recipe
-from bertwright.tasks.heads import HeadChoice
+from bertwright.tasks.adaptation import Adaptation, Full
+from bertwright.tasks.heads import Beginning, Head, HeadChoice
+
+
+@dataclass(frozen=True)
+class HeadPlan:
+    """The head of a task before it is built: its choice, and its outputs."""
+
+    choice: HeadChoice
+    num_outputs: int
 
 
 class TaskModel(nn.Module):
-    """An encoder and the head of a task."""
+    """An encoder and the head of a task; ``adaptation`` says what was added to the encoder."""
 
     def __init__(
         self,
         recipe: Recipe,
         vocabulary_size: int,
-        choice: HeadChoice,
-        num_outputs: int,
-        rate: float = 0.0,
+        plan: HeadPlan,
+        adaptation: Adaptation | None = None,
     ) -> None:
         super().__init__()
-        self.recipe, self.choice = recipe, choice
-        self.vocabulary_size, self.num_outputs = vocabulary_size, num_outputs
+        self.recipe, self.plan = recipe, plan
+        self.vocabulary_size = vocabulary_size
+        self.adaptation = adaptation or Full()
         self.encoder = Encoder(recipe.encoder, vocabulary_size)
-        self.head = choice.build(recipe, num_outputs, rate)
+        self.adaptation.insert(self.encoder)
+        self.head = plan.choice.build(Beginning(recipe, plan.num_outputs))
+
+    @property
+    def choice(self) -> HeadChoice:
+        """Of the head."""
+        return self.plan.choice
 
     @staticmethod
     def empty(
         recipe: Recipe,
         vocabulary_size: int,
-        choice: HeadChoice,
-        num_outputs: int,
-        rate: float = 0.0,
+        plan: HeadPlan,
+        adaptation: Adaptation | None = None,
     ) -> "TaskModel":
         """A model whose parameters are yet to be filled in, on the CPU."""
         with torch.device("meta"):
-            model = TaskModel(recipe, vocabulary_size, choice, num_outputs, rate)
+            model = TaskModel(recipe, vocabulary_size, plan, adaptation)
         return model.to_empty(device="cpu")
+
+
+class Adapted(nn.Module):
+    """An encoder with the heads of one or several tasks, and what adaptation adds, in training.
+
+    ``rate`` is that of the dropout in the heads; that of the encoder stands in its recipe.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        vocabulary_size: int,
+        plans: Sequence[HeadPlan],
+        adaptation: Adaptation,
+        rate: float,
+    ) -> None:
+        super().__init__()
+        self.recipe, self.plans, self.adaptation = recipe, tuple(plans), adaptation
+        self.vocabulary_size = vocabulary_size
+        self.encoder = Encoder(recipe.encoder, vocabulary_size)
+        adaptation.insert(self.encoder)
+        self.changes = adaptation.changes(self.encoder)
+        heads = [plan.choice.build(Beginning(recipe, plan.num_outputs, rate)) for plan in plans]
+        self.heads = nn.ModuleList(heads)
+
+    @staticmethod
+    def empty(
+        recipe: Recipe,
+        vocabulary_size: int,
+        plans: Sequence[HeadPlan],
+        adaptation: Adaptation,
+        rate: float,
+    ) -> "Adapted":
+        """One whose parameters are yet to be filled in, on the CPU."""
+        with torch.device("meta"):
+            model = Adapted(recipe, vocabulary_size, plans, adaptation, rate)
+        return model.to_empty(device="cpu")
+
+    def head(self, part: int) -> Head:
+        """The head of one of the tasks."""
+        found = self.heads[part]
+        assert isinstance(found, Head)
+        return found
 
     def forward(
         self,
+        part: int,
         pieces: Tensor,
         coordinates: Coordinates,
         where: Tensor | None = None,
+        sizes: Sequence[int] = (),
         noise: Noise | None = None,
         first_answer: int = 0,
     ) -> Tensor:
-        """pieces (B, L) int64 to float32 outputs (B, K), or (M, K) for the words at ``where``.
+        """pieces (B, L) int64 to the float32 outputs of a task, (B, K), or (M, K) for the places at
+        ``where``, of which each row has so many (``sizes``).
 
         ``first_answer`` is the index of the first of them in the step: what dropout hangs on.
         """
-        states = self.encoder(pieces, coordinates, noise=noise)
-        if noise is not None:
-            first = torch.full_like(noise.first_row, first_answer)
-            noise = replace(noise.within(len(self.encoder.blocks)), first_row=first)
-        return self.head(states, coordinates.document, where, noise)
+        head = self.head(part)
+        states = self._states(head.layers, pieces, coordinates, noise)
+        return head(states, coordinates.document, where, sizes, self.behind(noise, first_answer))
 
-    def snapshot(self, parameters: Mapping[str, Tensor]) -> "TaskModel":
-        """A model of its own with these parameters, on the CPU in float32."""
-        other = TaskModel.empty(self.recipe, self.vocabulary_size, self.choice, self.num_outputs)
-        fill(other, {**parameters, **dict(self.named_buffers())}, "snapshot")
-        return other
+    def behind(self, noise: Noise | None, first_answer: int) -> Noise | None:
+        """The noise of a head."""
+        if noise is None:
+            return None
+        first = torch.full_like(noise.first_row, first_answer)
+        return replace(noise.within(len(self.encoder.blocks)), first_row=first)
+
+    def task_model(self, part: int, parameters: Mapping[str, Tensor]) -> TaskModel:
+        """What solves one of the tasks with these parameters, on the CPU in float32."""
+        model = TaskModel.empty(
+            self.recipe, self.vocabulary_size, self.plans[part], self.adaptation
+        )
+        known = {**parameters, **dict(self.named_buffers())}
+        if self.changes is not None:
+            known |= self._merged(parameters)
+        head = f"heads.{part}."
+        own = {n: t for n, t in known.items() if n.startswith("encoder.")}
+        own |= {f"head.{n.removeprefix(head)}": t for n, t in known.items() if n.startswith(head)}
+        fill(model, own, "snapshot")
+        return model
+
+    def _states(
+        self, layers: Layers, pieces: Tensor, coordinates: Coordinates, noise: Noise | None
+    ) -> Tensor:
+        if self.changes is None:
+            return layers.states(self.encoder, pieces, coordinates, noise)
+        changed = self.changes(dict(self.encoder.named_parameters()))
+        reading = _Reading(self.encoder, layers)
+        named = {f"encoder.{name}": weight for name, weight in changed.items()}
+        # Blocks that share a sublayer share the module: it is changed once, under its first name.
+        return functional_call(reading, named, (pieces, coordinates, noise), tie_weights=False)
+
+    @torch.no_grad()
+    def _merged(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The changed weights of the encoder, of float32 parameters."""
+        assert self.changes is not None
+        of_encoder = {
+            name.removeprefix("encoder."): tensor
+            for name, tensor in parameters.items()
+            if name.startswith("encoder.")
+        }
+        own = {
+            n.removeprefix("changes."): t for n, t in parameters.items() if n.startswith("changes.")
+        }
+        changed = functional_call(self.changes, own, (of_encoder,))
+        return {f"encoder.{name}": weight for name, weight in changed.items()}
+
+
+class _Reading(nn.Module):
+    """The states of some layers, as a module whose weights can be given."""
+
+    def __init__(self, encoder: Encoder, layers: Layers) -> None:
+        super().__init__()
+        self.encoder, self.layers = encoder, layers
+
+    def forward(self, pieces: Tensor, coordinates: Coordinates, noise: Noise | None) -> Tensor:
+        return self.layers.states(self.encoder, pieces, coordinates, noise)

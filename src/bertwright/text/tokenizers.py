@@ -198,6 +198,18 @@ class Tokenizer:
             encodings = [self._encoded(text) for text in texts]
         return [encoding.ids for encoding in encodings]
 
+    def encode_spans(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """The pieces of many texts, and from where to where each stands among the characters, the
+        white space before it left out."""
+        found: list[tuple[list[int], list[tuple[int, int]]]] = []
+        for text in texts:
+            encoding = self._encoded(text)
+            spans = [
+                (stop - len(text[start:stop].lstrip()), stop) for start, stop in encoding.offsets
+            ]
+            found.append((encoding.ids, spans))
+        return found
+
     def encode_words(self, text: str) -> tuple[list[int], list[int]]:
         """The pieces of a text, and the indices of the pieces at which a word starts."""
         encoding = self._encoded(text)

@@ -173,6 +173,10 @@ class Clock:
         """Whether the run has no such step."""
         return step >= self.total(step)
 
+    def end(self, step: int) -> None:
+        """Let the run have no step from this one on."""
+        self.plans.append(Plan(step, 1.0, step, step))
+
     def elapsed(self) -> float:
         """Seconds spent on this run, those before a resume included."""
         return self._before + self._now() - self._started

@@ -15,7 +15,7 @@ from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads import HeadChoice
-from bertwright.tasks.task_model import TaskModel
+from bertwright.tasks.task_model import HeadPlan, TaskModel
 from bertwright.text.tokenizers import Tokenizer
 from recipes_at_toy_size import toy
 
@@ -100,11 +100,11 @@ def test_several_labels_at_once_are_refused(tmp_path: Path) -> None:
 OURS = {
     "bert-pooler": ("bert", {"kind": "pooler"}, "BertForSequenceClassification"),
     "bert-dense": ("bert", {"kind": "dense"}, "BertForSequenceClassification"),
-    "bert-words": ("bert", {"kind": "plain", "read": "words"}, "BertForTokenClassification"),
+    "bert-words": ("bert", {"kind": "plain", "read": "places"}, "BertForTokenClassification"),
     "roberta": ("roberta", {"kind": "dense"}, "RobertaForSequenceClassification"),
     "roberta-words": (
         "roberta",
-        {"kind": "plain", "read": "words"},
+        {"kind": "plain", "read": "places"},
         "RobertaForTokenClassification",
     ),
     "modern-mean": (
@@ -115,7 +115,7 @@ OURS = {
     "modern-first": ("modern", {"kind": "transform"}, "ModernBertForSequenceClassification"),
     "modern-words": (
         "modern",
-        {"kind": "transform", "read": "words"},
+        {"kind": "transform", "read": "places"},
         "ModernBertForTokenClassification",
     ),
 }
@@ -124,9 +124,9 @@ OURS = {
 def fine_tuned(system: str, head: dict[str, str]) -> FineTuned:
     """A task's model of ours with random parameters."""
     tokenizer = Tokenizer(TOKENIZERS["Roberta" if system == "roberta" else "Bert"]())
-    net = TaskModel.empty(toy(system), tokenizer.size, HeadChoice.choose(head), 3)
+    net = TaskModel.empty(toy(system), tokenizer.size, HeadPlan(HeadChoice.choose(head), 3))
     randomise(net)
-    tags = head.get("read") == "words"
+    tags = head.get("read") == "places"
     task = tagging_task("t") if tags else table_task("t", Columns())
     return FineTuned(net, tokenizer, replace(task, labels=("no", "perhaps", "yes")))
 

@@ -14,10 +14,14 @@ from hypothesis import strategies as st
 from bertwright.errors import UserError
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.lines import STANDARD_INPUT, name_of, read_lines
-from bertwright.tasks.formats.tables import Columns, read_table
+from bertwright.tasks.formats.tables import Columns, TableReader
 
 PAIRS = Columns("a", "b", "label")
 EXPECTED = [Example("one", 'say "two"', "yes"), Example("thr\x85ee", "f\u2028our, \x0b5", "no")]
+
+
+def read_table(path: Path, columns: Columns, **settings: Any) -> list[Example]:
+    return TableReader(columns=columns, **settings).read(path)
 
 
 def written(path: Path, text: str) -> Path:
@@ -74,8 +78,8 @@ def test_csv_and_tsv_keep_every_text(
     lines = ["text\tlabel", *(f"{text}\tl{label}" for text, label in rows)]
     written(folder / "x.tsv", "\n".join(lines))
     expected = [Example(text.strip(), None, ("l" + label).strip()) for text, label in rows]
-    assert read_table(folder / "x.csv", Columns()) == expected
-    assert read_table(folder / "x.tsv", Columns()) == expected
+    assert read_table(folder / "x.csv", Columns(), empty=True) == expected
+    assert read_table(folder / "x.tsv", Columns(), empty=True) == expected
 
 
 def test_a_csv_field_may_hold_lines_and_be_long(tmp_path: Path) -> None:
@@ -87,7 +91,7 @@ def test_a_csv_field_may_hold_lines_and_be_long(tmp_path: Path) -> None:
 
 def test_numbers(tmp_path: Path) -> None:
     path = written(tmp_path / "x.jsonl", '{"text": "a", "label": 3}\n{"text": "b", "label": "-.5"}')
-    assert [e.label for e in read_table(path, Columns(), "number")] == [3.0, -0.5]
+    assert [e.label for e in read_table(path, Columns(), label_is="number")] == [3.0, -0.5]
 
 
 def test_classes_of_json_are_written_as_json(tmp_path: Path) -> None:
@@ -122,7 +126,14 @@ def test_a_file_without_names_or_labels(tmp_path: Path) -> None:
             '{"a": "x", "b": "y", "label": null}',
             "x.jsonl line 1, column 'label': expected a label, found null",
         ),
-        ("x.txt", "a\n", "x.txt: .txt is no table (known: .tsv, .csv, .jsonl, also .gz)"),
+        (
+            "x.tsv",
+            "a\tb\tlabel\nx\t \tz\n",
+            "x.tsv line 2, column 'b': the text is empty: remove the line",
+        ),
+        ("x.tsv", "a\tb\tlabel\ta\n", "x.tsv line 1: 2 columns are named 'a': rename one"),
+        ("x.jsonl", '{"a": "x", "a": "y"}\n', "x.jsonl line 1: the key 'a' stands there twice"),
+        ("x.txt", "a\n", "x.txt: .txt is no table (known: .tsv, .csv, .jsonl, .parquet, also .gz)"),
     ],
 )
 def test_a_mistake_is_one_sentence(tmp_path: Path, name: str, text: str, sentence: str) -> None:
@@ -134,17 +145,16 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, name: str, text: str, sentenc
 
 
 @pytest.mark.parametrize(
-    ("answer", "label", "sentence"),
+    ("label_is", "label", "sentence"),
     [
-        ("class", "entailmet", "column 'label': no label 'entailmet': did you mean 'entailment'?"),
         ("number", "many", "column 'label': expected a number, found 'many'"),
         ("number", "nan", "column 'label': expected a number, found 'nan'"),
     ],
 )
-def test_a_wrong_label_is_named(tmp_path: Path, answer: Any, label: str, sentence: str) -> None:
+def test_a_wrong_label_is_named(tmp_path: Path, label_is: Any, label: str, sentence: str) -> None:
     path = written(tmp_path / "x.tsv", f"text\tlabel\nx\t{label}\n")
     with pytest.raises(UserError) as caught:
-        read_table(path, Columns(), answer, ("entailment", "not_entailment"))
+        read_table(path, Columns(), label_is=label_is)
     assert str(caught.value) == f"{path} line 2, {sentence}"
 
 

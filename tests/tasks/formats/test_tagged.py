@@ -7,7 +7,7 @@ import pytest
 
 from bertwright.errors import UserError
 from bertwright.tasks.formats.examples import TaggedWords
-from bertwright.tasks.formats.tagged import read_tagged
+from bertwright.tasks.formats.tagged import TagReader
 
 CONLLU = """\
 # sent_id = 1
@@ -41,6 +41,11 @@ official NN I-NP O
 # NN I-NP O
 5 CD I-NP O
 """
+
+
+def read_tagged(path: Path, column: str | None = "tag") -> list[TaggedWords]:
+    reader = TagReader() if column is None else TagReader(column=column)
+    return reader.read(path, labelled=column is not None)
 
 
 def written(path: Path, text: str) -> Path:

@@ -114,7 +114,7 @@ class Bert(Family):
             ("first",),
             (("head.enter.dense", ("bert.pooler.dense",)), ("head.out", ("classifier",))),
         ),
-        WORDS: Classifier(("plain",), ("words",), (("head.out", ("classifier",)),)),
+        WORDS: Classifier(("plain",), ("places",), (("head.out", ("classifier",)),)),
     }
     pieces: ClassVar[str] = "embeddings.word_embeddings.weight"
     decoder: ClassVar[str] = "cls.predictions.decoder"

@@ -40,7 +40,7 @@ class DistilBert(Family):
         ("output.table", ("vocab_projector",)),
     )
     classifiers: ClassVar[dict[str, Classifier]] = {
-        WORDS: Classifier(("plain",), ("words",), (("head.out", ("classifier",)),)),
+        WORDS: Classifier(("plain",), ("places",), (("head.out", ("classifier",)),)),
     }
     pieces: ClassVar[str] = "embeddings.word_embeddings.weight"
     decoder: ClassVar[str] = "vocab_projector"

@@ -60,7 +60,7 @@ class ModernBert(Family):
     )
     classifiers: ClassVar[dict[str, Classifier]] = {
         TEXTS: Classifier(("transform",), tuple(READS.values()), HEAD),
-        WORDS: Classifier(("transform",), ("words",), HEAD),
+        WORDS: Classifier(("transform",), ("places",), HEAD),
     }
     pieces: ClassVar[str] = "embeddings.tok_embeddings.weight"
     decoder: ClassVar[str] = "decoder"

@@ -48,7 +48,7 @@ class Classifier:
 
 def task_purpose(net: TaskModel) -> str:
     """What the head of a fine-tuned model is for."""
-    return WORDS if net.choice.read == "words" else TEXTS
+    return WORDS if net.choice.read == "places" else TEXTS
 
 
 def reads_output(net: Net) -> bool:

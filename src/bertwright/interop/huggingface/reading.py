@@ -27,13 +27,12 @@ from bertwright.objectives import Objective, PairQuestion
 from bertwright.objectives.causal import Causal
 from bertwright.recipes import Recipe
 from bertwright.recipes.loading import read
-from bertwright.tasks.answers import num_outputs
 from bertwright.tasks.catalogue import table_task, tagging_task
-from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.fine_tuned import FineTuned, num_outputs
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads import HeadChoice
 from bertwright.tasks.task import Task
-from bertwright.tasks.task_model import TaskModel
+from bertwright.tasks.task_model import HeadPlan, TaskModel
 from bertwright.text.tokenizers import Specials, Tokenizer
 
 CONFIG = "config.json"
@@ -139,7 +138,8 @@ def _fine_tuned(found: Found, precision: Precision | None) -> FineTuned:
     read = pooling if pooling in classifier.reads else classifier.reads[0]
     choice = HeadChoice.choose({"kind": classifier.kinds[0], "read": read})
     task = _task(found)
-    net = TaskModel.empty(found.recipe, found.rows, choice, num_outputs(task))
+    plan = HeadPlan(choice, num_outputs(task))
+    net = TaskModel.empty(found.recipe, found.rows, plan)
     fill(net, found.tensors, str(found.folder))
     return FineTuned(net.eval(), found.tokenizer, task, precision=precision)
 

@@ -87,8 +87,8 @@ def task_config(model: FineTuned, family: Family) -> dict[str, Any]:
         "id2label": {str(index): label for index, label in enumerate(labels)},
         "label2id": {label: index for index, label in enumerate(labels)},
     }
-    if task.answer != "tags":
-        number = task.answer == "number"
+    if task.answer.name != "tags":
+        number = task.answer.name == "number"
         config["problem_type"] = "regression" if number else "single_label_classification"
     if len(family.classifiers[family.purpose(model.net)].reads) > 1:
         config["classifier_pooling"] = next(t for t, ours in READS.items() if ours == choice.read)

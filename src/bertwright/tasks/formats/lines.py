@@ -8,6 +8,7 @@ import gzip
 import json
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -46,14 +47,27 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
         ) from error
 
 
+def whole_text(path: Path) -> str:
+    """All of a UTF-8 file, with errors as of :func:`read_lines`."""
+    return "\n".join(line for _, line in read_lines(path))
+
+
 def json_object(where: str, line: str) -> dict[str, Any]:
     """The JSON object on a line; UserError, which says ``where``, for anything else."""
     try:
-        row = json.loads(line)
+        row = json.loads(line, object_pairs_hook=lambda pairs: _once_each(where, pairs))
     except json.JSONDecodeError as error:
         raise UserError(f"{where} is not JSON: {error.msg} at {error.colno}") from error
     if not isinstance(row, dict):
         raise UserError(f"{where}: expected a JSON object, found {type(row).__name__}")
+    return row
+
+
+def _once_each(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise UserError(f"{where}: the key {twice!r} stands there twice: rename one")
     return row
 
 

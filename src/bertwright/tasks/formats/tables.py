@@ -1,4 +1,4 @@
-"""Tables of sentences or sentence pairs: TSV, CSV and JSON lines, plain or gzipped.
+"""Tables of texts and pairs: TSV, CSV, JSON lines (plain or gzipped) and Parquet.
 
 A TSV file has no quoting: a quote character is a character (as in the files of GLUE). A CSV file
 has (RFC 4180). A JSON lines file has one object on each line.
@@ -7,7 +7,8 @@ has (RFC 4180). A JSON lines file has one object on each line.
 import csv
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +17,7 @@ from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.lines import json_object, read_lines, suffix_of
+from bertwright.tasks.formats.reader import Reader
 
 Row = tuple[str, Mapping[str, Any]]
 """Where the row stands, for messages, and its fields by column."""
@@ -25,50 +27,104 @@ csv.field_size_limit(2**31 - 1)  # The default of 128 KiB is less than a long re
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns of a table hold what."""
+    """Which columns of a table hold what.
+
+    Attributes:
+        label: None where there is none to be read.
+        header: the names of the columns of a TSV or CSV file that has no row of names.
+        others: the columns of texts that are no partner of the first.
+    """
 
     first: str = "text"
     second: str | None = None
     label: str | None = "label"
-    """None: there are no labels to be read."""
     header: tuple[str, ...] | None = None
-    """The names of the columns of a TSV or CSV file that has no row of names."""
+    others: tuple[str, ...] = ()
 
 
-def read_table(
-    path: Path,
-    columns: Columns,
-    answer: Literal["class", "number"] = "class",
-    labels: Sequence[str] = (),
-) -> list[Example]:
-    """The examples of a table; the suffix tells its layout.
+class TableReader(Reader):
+    """Texts or pairs in the named columns of a table.
 
-    Errors: UserError, naming file, line and column, for an unknown layout, a missing column, a row
-    of another width, a label that is not among ``labels`` (where there are any) or is no number.
+    Attributes:
+        label_is: a ``class``, a ``number``, or several ``labels`` (a JSON list, or set apart by
+            ``separator``).
+        empty: whether a text may be empty.
+    """
+
+    kind: Literal["table"] = "table"
+    columns: Columns = Columns()
+    label_is: Literal["class", "number", "labels"] = "class"
+    separator: str = ","
+    empty: bool = False
+
+    def read(self, path: Path, labelled: bool = True) -> list[Example]:
+        """The examples; the suffix tells the layout.
+
+        Errors: UserError, naming file, line and column, for an unknown layout, a missing column, a
+        row of another width, an empty text, a label that is none or no number.
+        """
+        rows = rows_of(path, self.columns.header, self._wanted(labelled))
+        examples = [self._example(where, row, labelled) for where, row in rows]
+        if not examples:
+            raise UserError(f"{path} holds no examples")
+        return examples
+
+    def example(self, where: str, row: Mapping[str, Any]) -> Example:
+        """An example without its label, of a row by column."""
+        _require(where, self._wanted(labelled=False), row)
+        return self._example(where, row, labelled=False, empty=True)
+
+    def _wanted(self, labelled: bool) -> list[str]:
+        columns = self.columns
+        named = [columns.first, columns.second, columns.label if labelled else None]
+        return [*(name for name in named if name is not None), *(columns.others * labelled)]
+
+    def _example(
+        self, where: str, row: Mapping[str, Any], labelled: bool, empty: bool = False
+    ) -> Example:
+        columns, empty = self.columns, empty or self.empty
+        label = columns.label if labelled else None
+        return Example(
+            _text(where, row, columns.first, empty),
+            None if columns.second is None else _text(where, row, columns.second, empty),
+            None if label is None else self._label(f"{where}, column {label!r}", row[label]),
+            tuple(_text(where, row, other, empty) for other in columns.others * labelled),
+            where,
+        )
+
+    def _label(self, place: str, value: Any) -> str | float | tuple[str, ...]:
+        if self.label_is == "labels":
+            return self._labels(place, value)
+        if value is None or isinstance(value, list | dict):
+            raise UserError(f"{place}: expected a label, found {json.dumps(value)}")
+        return _number(place, value) if self.label_is == "number" else _name(value)
+
+    def _labels(self, place: str, value: Any) -> tuple[str, ...]:
+        if isinstance(value, str):
+            value = [part for part in value.split(self.separator) if part.strip()]
+        if not isinstance(value, list):
+            raise UserError(f"{place}: expected a list of labels, found {json.dumps(value)}")
+        return tuple(dict.fromkeys(_name(each) for each in value))
+
+
+def rows_of(path: Path, header: tuple[str, ...] | None, wanted: list[str]) -> Iterator[Row]:
+    """The rows of a table, which has these columns; ``header`` names all of one without names.
+
+    Errors: UserError for an unknown layout, a column that is missing or there twice.
     """
     suffix = suffix_of(path)
     if suffix not in _ROWS:
         known = ", ".join(_ROWS)
         raise UserError(f"{path}: {suffix or 'no suffix'} is no table (known: {known}, also .gz)")
-    examples = [
-        Example(
-            _text(where, row, columns.first),
-            None if columns.second is None else _text(where, row, columns.second),
-            None if columns.label is None else _label(where, row, columns.label, answer, labels),
-        )
-        for where, row in _ROWS[suffix](path, columns)
-    ]
-    if not examples:
-        raise UserError(f"{path} holds no examples")
-    return examples
+    return _ROWS[suffix](path, header, wanted)
 
 
-def _tsv(path: Path, columns: Columns) -> Iterator[Row]:
+def _tsv(path: Path, header: tuple[str, ...] | None, wanted: list[str]) -> Iterator[Row]:
     rows = ((number, line.split("\t")) for number, line in read_lines(path) if line)
-    return _named(path, columns, rows)
+    return _named(path, header, wanted, rows)
 
 
-def _csv(path: Path, columns: Columns) -> Iterator[Row]:
+def _csv(path: Path, header: tuple[str, ...] | None, wanted: list[str]) -> Iterator[Row]:
     reader = csv.reader((line + "\n" for _, line in read_lines(path)), strict=True)
 
     def rows() -> Iterator[tuple[int, list[str]]]:
@@ -79,64 +135,83 @@ def _csv(path: Path, columns: Columns) -> Iterator[Row]:
         except csv.Error as error:
             raise UserError(f"{path} line {reader.line_num} is not CSV: {error}") from error
 
-    return _named(path, columns, rows())
+    return _named(path, header, wanted, rows())
 
 
-def _jsonl(path: Path, columns: Columns) -> Iterator[Row]:
+def _jsonl(path: Path, header: tuple[str, ...] | None, wanted: list[str]) -> Iterator[Row]:
     for number, line in read_lines(path):
         if not line.strip():
             continue
         where = f"{path} line {number}"
         row = json_object(where, line)
-        _require(where, columns, row)
+        _require(where, wanted, row)
         yield where, row
 
 
-_ROWS = {".tsv": _tsv, ".csv": _csv, ".jsonl": _jsonl}
+def _parquet(path: Path, header: tuple[str, ...] | None, wanted: list[str]) -> Iterator[Row]:
+    import pyarrow
+    from pyarrow import parquet
+
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    try:
+        file: Any = parquet.ParquetFile(path)
+        _require(str(path), wanted, file.schema_arrow.names)
+        number = 0
+        for batch in file.iter_batches(columns=wanted):
+            for row in batch.to_pylist():
+                number += 1
+                yield f"{path} row {number}", row
+    except pyarrow.ArrowException as error:
+        raise UserError(f"{path} is no whole Parquet file ({error}): fetch it again") from error
 
 
-def _named(path: Path, columns: Columns, rows: Iterator[tuple[int, list[str]]]) -> Iterator[Row]:
+_ROWS = {".tsv": _tsv, ".csv": _csv, ".jsonl": _jsonl, ".parquet": _parquet}
+
+
+def _named(
+    path: Path,
+    header: tuple[str, ...] | None,
+    wanted: list[str],
+    rows: Iterator[tuple[int, list[str]]],
+) -> Iterator[Row]:
     """Rows of fields with the names of their columns."""
-    header = columns.header
-    if header is None:
-        number, header = next(rows, (0, ()))
-        if not header:
+    names = header
+    if names is None:
+        number, names = next(rows, (0, ()))
+        if not names:
             raise UserError(f"{path} is empty: expected a first line with the names of the columns")
-        _require(f"{path} line {number}", columns, header)
+        _require(f"{path} line {number}", wanted, names)
     for number, fields in rows:
         where = f"{path} line {number}"
-        if len(fields) != len(header):
-            raise UserError(f"{where} has {len(fields)} columns instead of {len(header)}")
-        yield where, dict(zip(header, fields, strict=True))
+        if len(fields) != len(names):
+            raise UserError(f"{where} has {len(fields)} columns instead of {len(names)}")
+        yield where, dict(zip(names, fields, strict=True))
 
 
-def _require(where: str, columns: Columns, present: Iterable[str]) -> None:
-    for column in (columns.first, columns.second, columns.label):
-        if column is not None and column not in present:
-            raise UserError(f"{where}: no column {column!r}{did_you_mean(column, present)}")
+def _require(where: str, wanted: Iterable[str], present: Iterable[str]) -> None:
+    """Refuse columns that are not there, or there twice."""
+    counts = Counter(list(present))
+    for column in wanted:
+        if not counts[column]:
+            raise UserError(f"{where}: no column {column!r}{did_you_mean(column, counts)}")
+        if counts[column] > 1:
+            raise UserError(f"{where}: {counts[column]} columns are named {column!r}: rename one")
 
 
-def _text(where: str, row: Mapping[str, Any], column: str) -> str:
+def _text(where: str, row: Mapping[str, Any], column: str, empty: bool) -> str:
     value = row[column]
     if not isinstance(value, str):
         kind = type(value).__name__
         raise UserError(f"{where}, column {column!r}: expected a text, found {kind} {value!r}")
+    if not value.strip() and not empty:
+        raise UserError(f"{where}, column {column!r}: the text is empty: remove the line")
     return value.strip()
 
 
-def _label(
-    where: str, row: Mapping[str, Any], column: str, answer: str, labels: Sequence[str]
-) -> str | float:
-    place = f"{where}, column {column!r}"
-    value = row[column]
-    if value is None or isinstance(value, list | dict):
-        raise UserError(f"{place}: expected a label, found {json.dumps(value)}")
-    if answer == "number":
-        return _number(place, value)
-    label = value.strip() if isinstance(value, str) else json.dumps(value)
-    if labels and label not in labels:
-        raise UserError(f"{place}: no label {label!r}{did_you_mean(label, labels)}")
-    return label
+def _name(value: Any) -> str:
+    """A label as it is spelled."""
+    return value.strip() if isinstance(value, str) else json.dumps(value)
 
 
 def _number(place: str, value: Any) -> float:

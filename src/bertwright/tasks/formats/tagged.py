@@ -17,11 +17,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
 from bertwright.tasks.formats.examples import TaggedWords
 from bertwright.tasks.formats.lines import read_lines, suffix_of
+from bertwright.tasks.formats.reader import Reader
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,19 @@ Row = tuple[int, list[str]]
 _RANGE_OR_EMPTY_NODE = re.compile(r"\d+[-.]\d+")
 
 
-def read_tagged(path: Path, column: str | None = "tag") -> list[TaggedWords]:
-    """The sentences of a file with the tags of one column: upos, xpos, feats (CoNLL-U) or tag.
+class TagReader(Reader):
+    """The sentences of a file with the tags of one column: upos, xpos, feats (CoNLL-U) or tag."""
 
-    With None only the words are read. Errors: UserError, naming file and line, for a column that
-    the layout does not have, a row of another width, words wrongly counted, a missing tag.
-    """
+    kind: Literal["tagged"] = "tagged"
+    column: str = "tag"
+
+    def read(self, path: Path, labelled: bool = True) -> list[TaggedWords]:
+        """Errors: UserError, naming file and line, for a column that the layout does not have, a
+        row of another width, words wrongly counted, a missing tag."""
+        return _read(path, self.column if labelled else None)
+
+
+def _read(path: Path, column: str | None) -> list[TaggedWords]:
     sentences = list(_sentences(path))
     if suffix_of(path) == ".conllu":
         layout = CONLLU
@@ -102,10 +111,11 @@ def _syntactic_words(path: Path, rows: Sequence[Row]) -> list[Row]:
 
 def _tagged(path: Path, rows: Sequence[Row], layout: Layout, column: str | None) -> TaggedWords:
     words = tuple(row[layout.word] for _, row in rows)
+    where = f"{path} line {rows[0][0]}"
     if column is None:
-        return TaggedWords(words)
+        return TaggedWords(words, where=where)
     place = layout.tags[column]
     for number, row in rows:
         if len(row) < layout.num_columns or not row[place]:
             raise UserError(f"{path} line {number}: no {column} for the word {row[layout.word]!r}")
-    return TaggedWords(words, tuple(row[place] for _, row in rows))
+    return TaggedWords(words, tuple(row[place] for _, row in rows), where)

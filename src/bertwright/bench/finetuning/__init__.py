@@ -1,0 +1,1 @@
+"""Fine-tuning against Transformers' Trainer: the same encoder, data and settings on either side."""

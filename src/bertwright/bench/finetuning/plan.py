@@ -1,0 +1,76 @@
+"""What is compared: tasks with their data, and the settings that both sides are given."""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from bertwright.axes import Settings, explain
+from bertwright.model.text_model import TextModel
+from bertwright.recipes.loading import read_yaml
+from bertwright.tasks.catalogue import find_part, find_task
+from bertwright.tasks.data import Data
+from bertwright.tasks.encoding import RowMaker
+from bertwright.tasks.parts import Part
+
+
+class Compared(Settings):
+    """One task.
+
+    Attributes:
+        task: by name.
+        data: its folder, in which files may be named (``train``, ``dev``) that their names do not
+            tell.
+        most: so many training examples, the first; None for all.
+        most_dev: so many of those that judge.
+        timed: of so many training examples an epoch is timed.
+        epochs, rate, batch, length: as of fine-tuning; the rate is of both sides.
+    """
+
+    task: str
+    data: Path
+    train: str | None = None
+    dev: str | None = None
+    most: int | None = Field(default=None, ge=2)
+    most_dev: int | None = Field(default=None, ge=2)
+    timed: int = Field(default=1024, ge=32)
+    epochs: int = Field(default=3, ge=1)
+    rate: float = Field(default=5e-5, gt=0)
+    batch: int = Field(default=32, ge=1)
+    length: int = Field(default=128, ge=8)
+
+    def part(self, model: TextModel, most: int | None = None) -> Part:
+        """The examples as rows of this encoder; of the training part ``most`` at most."""
+        task = find_task(self.task)
+        word = task.reader.file_word
+        train = self.data / self.train if self.train else find_part(self.data, "train", word)
+        dev = self.data / self.dev if self.dev else find_part(self.data, "dev", word)
+        learned, judged = task.read(train)[: self.most][:most], task.read(dev)[: self.most_dev]
+        known = Data(task, train=learned, dev=judged).parts()
+        return Part.of(*known, self.maker(model))
+
+    def maker(self, model: TextModel) -> RowMaker:
+        """How this encoder takes texts."""
+        longest = model.model.encoder.longest
+        return RowMaker.of(model.model.recipe, model.tokenizer, longest, self.length)
+
+
+class Plan(Settings):
+    """The comparison: an encoder in a Hugging Face folder (None: that of the package with
+    all-MiniLM-L6-v2), the tasks, and how many seeds either side has."""
+
+    encoder: Path | None = None
+    seeds: int = Field(default=3, ge=2)
+    warmup: float = 0.1
+    decay: float = 0.01
+    dropout: float = 0.1
+    tasks: dict[str, Compared]
+
+    @staticmethod
+    def load(file: Path) -> "Plan":
+        """Read a plan; UserError that names the key for what cannot be."""
+        stated: dict[str, Any] = read_yaml(file)
+        try:
+            return Plan.model_validate(stated)
+        except ValidationError as error:
+            raise explain(error, str(file)) from error

@@ -1,0 +1,120 @@
+"""Which task a command line asks for: one by name, or one of its own made of columns."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from bertwright.cli.stated import refuse
+
+if TYPE_CHECKING:
+    from bertwright.tasks.data import Data
+    from bertwright.tasks.task import Task
+
+OPEN = ("similarity", "retrieval", "rank")
+"""Tasks by name whose columns are the user's."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the options of a command say of its task."""
+
+    task: str | None
+    data: Path | None
+    train: Path | None
+    dev: Path | None
+    text: str
+    pair: str | None
+    label: str
+    others: list[str]
+    answer: str
+    tags: str | None
+
+    def several(self, context: typer.Context, answer: dict[str, Any]) -> "list[Data]":
+        """The tasks with their data; ``answer`` are settings of the answer, stated one by one."""
+        from bertwright.errors import UserError
+        from bertwright.tasks.data import Data
+
+        names = [] if self.task is None else self.task.split(",")
+        if len(names) > 1:
+            if self.data is None:
+                raise UserError(f"--task {self.task}: --data DIR has a folder for each of them")
+            return [
+                Data(self._own(context, name, answer), folder_of(self.data, name)) for name in names
+            ]
+        task = self._own(context, names[0] if names else None, answer)
+        return [Data(task, self.data, self.train, self.dev)]
+
+    def _own(self, context: typer.Context, name: str | None, answer: dict[str, Any]) -> "Task":
+        from bertwright.recipes.loading import merged
+        from bertwright.tasks.answers import Answer
+        from bertwright.tasks.task import Task
+
+        task = self._task(context, name)
+        if not answer:
+            return task
+        stated = merged(task.answer.model_dump(mode="json"), answer)
+        chosen = explained(lambda: Answer.choose(stated), "answer")
+        metrics = task.metrics if chosen.kind == task.answer.kind else ()  # type: ignore[attr-defined]
+        return Task(task.name, chosen, task.reader, metrics, task.labels, task.source)
+
+    def _task(self, context: typer.Context, name: str | None) -> "Task":
+        from bertwright.errors import UserError
+        from bertwright.tasks.catalogue import find_task, table_task, tagging_task
+        from bertwright.tasks.catalogue.making import with_columns
+        from bertwright.tasks.formats.tables import Columns
+
+        columns = Columns(self.text, self.pair, self.label, others=tuple(self.others))
+        names = ("text", "pair", "label", "other", "answer")
+        if name in OPEN:
+            refuse(context, f"--task {name} says what is asked", "answer", "tags")
+            task = find_task(name)
+            label = self.label if name != "retrieval" or _stated(context, "label") else None
+            return with_columns(task, replace(columns, second=self.pair or "pair", label=label))
+        if name is not None:
+            refuse(context, f"--task {name} says what is read and asked", *names, "tags")
+            return find_task(name)
+        if self.tags is not None:
+            refuse(context, "--tags reads words and their tags", *names)
+            if self.tags == "tag":
+                return tagging_task("tag")
+            task = find_task(self.tags)
+            if task.answer.name != "tags":
+                raise UserError(
+                    f"--tags {self.tags}: that is no task of tagged words: say --task {self.tags}"
+                )
+            return task
+        own = (self.data or self.train or Path("task")).name.split(".")[0]
+        return explained(lambda: table_task(own, columns, self.answer), "--answer")
+
+
+def folder_of(data: Path, task: str) -> Path:
+    """The folder of a task among those of several, in either case and spelling."""
+    from bertwright.errors import UserError
+
+    wanted = task.lower().rpartition("/")[2].replace("-", "").replace("_", "")
+    for folder in sorted(data.iterdir()) if data.is_dir() else []:
+        if folder.is_dir() and folder.name.lower().replace("-", "").replace("_", "") == wanted:
+            return folder
+    raise UserError(f"{data}: there is no folder {task!r} in it")
+
+
+def explained(make: Any, what: str) -> Any:
+    """What is made, with one sentence where it cannot be."""
+    from pydantic import ValidationError
+
+    from bertwright.axes import explain
+    from bertwright.errors import UserError
+
+    try:
+        return make()
+    except ValidationError as error:
+        raise explain(error, what) from None
+    except ValueError as error:
+        raise UserError(f"{what}: {error}") from None
+
+
+def _stated(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"

@@ -1,0 +1,116 @@
+"""From an encoder of ours to a folder that sentence-transformers loads: the stock class, and beside
+it which states become the vector of a text."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from bertwright.errors import MissingExtra, UserError
+from bertwright.files import atomic_folder
+from bertwright.interop.huggingface import export_folder
+from bertwright.interop.huggingface.writing import Export
+from bertwright.model.text_model import Pooling, TextModel
+from bertwright.tasks.fine_tuned import FineTuned
+
+TEXTS = (
+    "A text.",
+    "Another one, which is longer than the first and goes on for a while.",
+    "It costs 12.50, they said; \u201cnobody\u201d believed it!",
+)
+
+TOLERANCE = 1e-4
+"""Of a number of a vector, at most."""
+
+_STOCK = "sentence_transformers.models"
+
+_POOLINGS: dict[str, Pooling] = {"mean": "mean", "first": "cls"}
+"""What a head reads that gives a vector, in the words of ``embed``."""
+
+
+def export_sentence_transformers(
+    model: TextModel, folder: Path, verify: bool = False, family_name: str | None = None
+) -> Export:
+    """Write a folder for sentence-transformers; its vectors are those of ``embed``.
+
+    An encoder that was fine-tuned for closeness is pooled as it was trained, any other by its mean.
+    ``verify`` loads what was written and compares; a folder that differs is not kept.
+
+    Errors: UserError where no stock class computes the recipe, or the pooling; MissingExtra where
+    ``verify`` finds no sentence-transformers.
+    """
+    pooling = _pooling(model)
+    bare = TextModel(model.model, model.tokenizer, "float32")
+    with atomic_folder(folder) as temporary:
+        within = temporary / "stock"
+        written = export_folder(bare.model, bare.tokenizer, within, family_name=family_name)
+        for file in within.iterdir():
+            shutil.move(file, temporary / file.name)
+        within.rmdir()
+        _write(temporary, bare, pooling)
+        difference = _difference(temporary, bare, pooling) if verify else None
+    return Export(written.architecture, difference, written.left_behind)
+
+
+def _pooling(model: TextModel) -> Pooling:
+    if not isinstance(model, FineTuned):
+        return "mean"
+    if model.task.answer.name != "closeness":
+        raise UserError(
+            f"a model for {model.task.name} gives no vectors: export it to huggingface, or "
+            f"fine-tune with --task similarity or retrieval"
+        )
+    choice = model.net.choice
+    if choice.read not in _POOLINGS or choice.layers != "last":
+        raise UserError(
+            f"head.read is {choice.read} of layers {choice.layers}: sentence-transformers pools "
+            f"the last layer by mean or first"
+        )
+    return _POOLINGS[choice.read]
+
+
+def _write(folder: Path, model: TextModel, pooling: Pooling) -> None:
+    width = model.model.recipe.encoder.width
+    modules = [
+        {"idx": 0, "name": "0", "path": "", "type": f"{_STOCK}.Transformer"},
+        {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{_STOCK}.Pooling"},
+    ]
+    pooled = {
+        "word_embedding_dimension": width,
+        "pooling_mode_cls_token": pooling == "cls",
+        "pooling_mode_mean_tokens": pooling == "mean",
+        "pooling_mode_max_tokens": False,
+        "pooling_mode_mean_sqrt_len_tokens": False,
+    }
+    longest = model.model.encoder.longest
+    _write_json(folder / "modules.json", modules)
+    _write_json(folder / "1_Pooling" / "config.json", pooled)
+    _write_json(
+        folder / "sentence_bert_config.json",
+        {"max_seq_length": longest or 512, "do_lower_case": False},
+    )
+
+
+def _write_json(file: Path, content: Any) -> None:
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _difference(folder: Path, model: TextModel, pooling: Pooling) -> float:
+    """The greatest difference of a number of a vector; UserError where it is no rounding."""
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError as error:
+        raise MissingExtra("sentence-transformers", "sentence-transformers") from error
+    stock: Any = SentenceTransformer(str(folder), device="cpu")
+    theirs = cast(Any, stock.encode(list(TEXTS), convert_to_numpy=True))
+    ours = model.embed(TEXTS, pooling)
+    difference = float(np.abs(theirs - ours).max())
+    if not difference <= TOLERANCE * max(1.0, float(np.abs(ours).max())):
+        raise UserError(
+            f"sentence-transformers differs from the model by {difference:.2g}: this is a mistake "
+            f"of bertwright's, please report the recipe"
+        )
+    return difference

@@ -1,0 +1,204 @@
+"""The axis of adaptations: what of an encoder is trained for a task, and what is added to it."""
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+
+from bertwright.axes import Choice
+from bertwright.encoder.encoder import Encoder, blocks_of
+from bertwright.encoder.initialisation import initialise
+from bertwright.errors import UserError
+from bertwright.recipes import Recipe
+from bertwright.tasks.adaptation.adapters import begin_adapters, insert_adapters
+from bertwright.tasks.adaptation.low_rank import LowRankChanges, matrices_of
+
+USUAL_RATE, USUAL_WIDTH = 5e-5, 768
+"""The learning rate of the encoder for which one was published (Devlin et al. 2019)."""
+
+ANY_VOCABULARY = 64
+"""Pieces of an encoder of which only the blocks are wanted."""
+
+
+class Adaptation(Choice):
+    """The axis."""
+
+    @property
+    def faster(self) -> float:
+        """How many times the rate of training everything is usual."""
+        return 1.0
+
+    @property
+    def decay_by_level(self) -> float:
+        """What the rate is multiplied with from level to level, down from the head."""
+        return 1.0
+
+    @property
+    def keeps_states(self) -> bool:
+        """Whether the encoder gives what it gave before, so that its states are computed once."""
+        return False
+
+    def usual_rate(self, recipe: Recipe) -> float:
+        """The learning rate: narrow models want larger steps (Turc et al. 2019)."""
+        return self.faster * USUAL_RATE * USUAL_WIDTH / recipe.encoder.width
+
+    def check(self, recipe: Recipe) -> str | None:
+        """What speaks against it for an encoder of this recipe, in words."""
+        return None
+
+    def insert(self, encoder: Encoder) -> None:
+        """Put what it adds into an encoder that was just built."""
+
+    def changes(self, encoder: Encoder) -> LowRankChanges | None:
+        """What it adds to the weights of an encoder, beside it."""
+        return None
+
+    def begin(self, encoder: Encoder, recipe: Recipe, seed: int) -> None:
+        """Draw what it adds, freeze what it leaves as it is."""
+        encoder.requires_grad_(True)
+
+    def trained_levels(self, epoch: int, epochs: int) -> int | None:
+        """How many of the last levels an epoch, from 0, trains: 1 is what stands behind the blocks,
+        2 the last block as well; None for all."""
+        return None
+
+
+class Full(Adaptation):
+    """Everything is trained.
+
+    ``layer_decay`` multiplies the rate from block to block, down from the head. The last
+    ``reinitialised`` blocks begin anew (Zhang et al. 2021).
+    """
+
+    kind: Literal["full"] = "full"
+    layer_decay: float = Field(default=1.0, gt=0, le=1)
+    reinitialised: int = Field(default=0, ge=0)
+
+    @property
+    def decay_by_level(self) -> float:
+        return self.layer_decay
+
+    def check(self, recipe: Recipe) -> str | None:
+        blocks = len(recipe.encoder.widths) - 1
+        if self.reinitialised > blocks:
+            return f"adaptation.reinitialised: {self.reinitialised} of {blocks} blocks cannot be"
+        if self.reinitialised and recipe.encoder.depth.sharing != "none":
+            return "adaptation.reinitialised: blocks share their parameters: none can begin anew"
+        return _one_level(recipe) if self.layer_decay < 1 else None
+
+    def begin(self, encoder: Encoder, recipe: Recipe, seed: int) -> None:
+        super().begin(encoder, recipe, seed)
+        if self.reinitialised:
+            reinitialise(encoder, recipe, self.reinitialised, seed)
+
+
+class Gradual(Adaptation):
+    """The head in the first epoch, one block more in each, everything in the last, at rates that
+    fall from block to block (Howard and Ruder 2018, sections 3.2 and 3.3)."""
+
+    kind: Literal["gradual"] = "gradual"
+    layer_decay: float = Field(default=1 / 2.6, gt=0, le=1)
+
+    @property
+    def decay_by_level(self) -> float:
+        return self.layer_decay
+
+    def check(self, recipe: Recipe) -> str | None:
+        return _one_level(recipe)
+
+    def trained_levels(self, epoch: int, epochs: int) -> int | None:
+        return epoch + 1 if epoch + 1 < epochs else None
+
+
+class Last(Adaptation):
+    """The head and the last blocks; what stands before them stays as it is."""
+
+    kind: Literal["last"] = "last"
+    blocks: int = Field(default=2, ge=0)
+
+    def check(self, recipe: Recipe) -> str | None:
+        return _one_level(recipe)
+
+    def trained_levels(self, epoch: int, epochs: int) -> int | None:
+        return self.blocks + 1
+
+
+class Frozen(Adaptation):
+    """The head alone, on the states of an encoder that stays as it is (Peters et al. 2018)."""
+
+    kind: Literal["frozen"] = "frozen"
+
+    @property
+    def faster(self) -> float:
+        return 20.0
+
+    @property
+    def keeps_states(self) -> bool:
+        return True
+
+    def begin(self, encoder: Encoder, recipe: Recipe, seed: int) -> None:
+        encoder.requires_grad_(False)
+
+
+class Adapters(Adaptation):
+    """A small network behind every sublayer, and the norms (Houlsby et al. 2019)."""
+
+    kind: Literal["adapters"] = "adapters"
+    width: int = Field(default=16, ge=1)
+
+    @property
+    def faster(self) -> float:
+        return 10.0
+
+    def insert(self, encoder: Encoder) -> None:
+        insert_adapters(encoder, self.width)
+
+    def begin(self, encoder: Encoder, recipe: Recipe, seed: int) -> None:
+        begin_adapters(encoder, seed)
+        encoder.requires_grad_(False)
+        for block in blocks_of(encoder):
+            block.adapters.requires_grad_(True)
+            block.norms.requires_grad_(True)
+
+
+class LowRank(Adaptation):
+    """Changes of low rank to the matrices of these sublayers, which end as plain weights (Hu et al.
+    2022)."""
+
+    kind: Literal["lora"] = "lora"
+    rank: int = Field(default=8, ge=1)
+    alpha: float = Field(default=16.0, gt=0)
+    sublayers: tuple[Literal["attention", "feed_forward"], ...] = ("attention",)
+
+    @property
+    def faster(self) -> float:
+        return 10.0
+
+    def changes(self, encoder: Encoder) -> LowRankChanges:
+        if not matrices_of(encoder, self.sublayers):
+            raise UserError(
+                f"adaptation.sublayers: {' and '.join(self.sublayers)} of this encoder has no "
+                f"matrices: choose another, or adapters"
+            )
+        return LowRankChanges(encoder, self.rank, self.alpha, self.sublayers)
+
+    def begin(self, encoder: Encoder, recipe: Recipe, seed: int) -> None:
+        encoder.requires_grad_(False)
+
+
+def _one_level(recipe: Recipe) -> str | None:
+    if recipe.encoder.depth.sharing == "none":
+        return None
+    return (
+        "blocks that share their parameters are one level: choose another adaptation than one by "
+        "levels"
+    )
+
+
+@torch.no_grad()
+def reinitialise(encoder: Encoder, recipe: Recipe, blocks: int, seed: int) -> None:
+    """Draw the last blocks as they are drawn before pre-training."""
+    drawn = Encoder(recipe.encoder, ANY_VOCABULARY)
+    initialise(drawn, recipe.encoder.initialisation, seed)
+    for new, old in zip(blocks_of(drawn)[-blocks:], blocks_of(encoder)[-blocks:], strict=True):
+        old.load_state_dict(new.state_dict())

@@ -1,0 +1,90 @@
+"""One of some options: every option is a row, and the highest of their outputs wins."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from bertwright.tasks import metrics
+from bertwright.tasks.answers.answer import (
+    Answer,
+    Answering,
+    Floats,
+    Metric,
+    Prediction,
+    by_example,
+    cross_entropy,
+    softmax,
+)
+from bertwright.tasks.calibration import Evidence
+from bertwright.tasks.encoding import RowMaker, TaskRow
+from bertwright.tasks.formats.examples import Example, Examples, Options
+
+
+class OptionAnswer(Answer):
+    """The right one of some options: softmax over one output of each (Radford et al. 2018).
+
+    A row is the text, then the question with the option.
+    """
+
+    kind: Literal["option"] = "option"
+    calibrated: ClassVar[bool] = True
+    together: ClassVar[bool] = True
+    metrics: ClassVar[Mapping[str, Metric]] = {"accuracy": metrics.accuracy}
+    usual_metrics: ClassVar[tuple[str, ...]] = ("accuracy",)
+
+    def shapes(self) -> tuple[type, ...]:
+        return (Options,)
+
+    def build(self, labels: Sequence[str], temperature: float = 1.0) -> "OptionAnswering":
+        return OptionAnswering(temperature)
+
+
+@dataclass(frozen=True)
+class OptionAnswering(Answering):
+    """Of :class:`OptionAnswer`."""
+
+    temperature: float = 1.0
+
+    def rows(self, maker: RowMaker, examples: Examples) -> list[TaskRow]:
+        pairs: list[Example] = []
+        owner: list[int] = []
+        for number, example in enumerate(examples):
+            assert isinstance(example, Options)
+            for option in example.options:
+                said = f"{example.question} {option}".strip()
+                pairs.append(Example(example.first, said) if example.first else Example(said))
+                owner.append(number)
+        return maker.rows(pairs, owner=owner)
+
+    def targets(self, rows: Sequence[TaskRow], example: Options) -> list[int]:
+        assert example.label is not None, "what is trained on has a right option"
+        return [example.label]
+
+    def loss(self, outputs: Tensor, sizes: Sequence[int], targets: Tensor) -> tuple[Tensor, Tensor]:
+        parts = outputs.squeeze(1).split(list(sizes))
+        together = pad_sequence(list(parts), batch_first=True, padding_value=-torch.inf)
+        return cross_entropy(together, targets)
+
+    def predictions(
+        self, rows: Sequence[TaskRow], outputs: Sequence[Floats], examples: Examples
+    ) -> list[Prediction]:
+        found: list[Prediction] = []
+        for parts in by_example(rows, outputs, len(examples)):
+            chances = softmax(np.array([o[0, 0] for _, o in parts], np.float32), self.temperature)
+            found.append(Prediction(int(chances.argmax()), tuple(chances.tolist())))
+        return found
+
+    def evidence(
+        self, rows: Sequence[TaskRow], outputs: Sequence[Floats], examples: Examples
+    ) -> Evidence:
+        items = by_example(rows, outputs, len(examples))
+        said = np.full((len(items), max(map(len, items), default=1)), -np.inf)
+        for number, parts in enumerate(items):
+            said[number, : len(parts)] = [output[0, 0] for _, output in parts]
+        right = [cast(Options, example).label for example in examples]
+        return Evidence(said, np.array(right, np.int64))

@@ -1,0 +1,152 @@
+"""A span of a text: two outputs for every place, where it begins and where it ends.
+
+A long text is read in windows that overlap. The first place of a row stands for "not here": in
+training for windows without the answer, and where questions may have none, for that (Devlin et al.
+2019, sections 4.2 and 4.3).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from bertwright.tasks.answers.answer import (
+    Answer,
+    Answering,
+    Floats,
+    Metric,
+    Prediction,
+    Reads,
+    by_example,
+    cross_entropy,
+    softmax,
+)
+from bertwright.tasks.encoding import RowMaker, TaskRow
+from bertwright.tasks.formats.examples import Examples, Question
+from bertwright.tasks.wording import exact_match, word_f1, word_f1_or_none
+
+CONSIDERED = 20
+"""The most probable beginnings, and as many ends, that are put together."""
+
+
+class SpanAnswer(Answer):
+    """The span of a text that answers a question.
+
+    Attributes:
+        stride: pieces between the beginnings of two windows of a text.
+        longest_question: pieces of a question that are read.
+        longest_answer: pieces of an answer.
+        unanswerable: whether a text may have no answer; said is then "".
+        threshold: by how much "no answer" must be ahead of the best span to be said.
+    """
+
+    kind: Literal["span"] = "span"
+    stride: int = Field(default=128, ge=1)
+    longest_question: int = Field(default=64, ge=1)
+    longest_answer: int = Field(default=30, ge=1)
+    unanswerable: bool = False
+    threshold: float = 0.0
+    reads: ClassVar[Reads] = "places"
+    metrics: ClassVar[Mapping[str, Metric]] = {"f1": word_f1, "exact": exact_match}
+    usual_metrics: ClassVar[tuple[str, ...]] = ("f1", "exact")
+
+    def shapes(self) -> tuple[type, ...]:
+        return (Question,)
+
+    def build(self, labels: Sequence[str], temperature: float = 1.0) -> "SpanAnswering":
+        return SpanAnswering(self)
+
+    def reference(self, example: Question) -> tuple[str, ...] | None:
+        return example.answers
+
+    def metric(self, name: str) -> Metric:
+        found = super().metric(name)
+        return word_f1_or_none if found is word_f1 and self.unanswerable else found
+
+
+class Span(NamedTuple):
+    """Characters [start, stop) of a text and how good an answer they are."""
+
+    start: int
+    stop: int
+    score: float
+
+
+@dataclass(frozen=True)
+class SpanAnswering(Answering):
+    """Of :class:`SpanAnswer`."""
+
+    choice: SpanAnswer
+    num_outputs: int = 2
+
+    def rows(self, maker: RowMaker, examples: Examples) -> list[TaskRow]:
+        asked = [_question(example) for example in examples]
+        return maker.windows(asked, self.choice.stride, self.choice.longest_question)
+
+    def targets(self, rows: Sequence[TaskRow], example: Question) -> list[int]:
+        """Where the first right answer stands in the window; (0, 0) where it does not."""
+        (row,) = rows
+        if not example.answers:
+            return [0, 0]
+        start = example.starts[0]
+        stop = start + len(example.answers[0])
+        inside = [
+            place
+            for place, (begin, end) in enumerate(row.characters)
+            if begin < stop and end > start
+        ]
+        covered = inside and (
+            row.characters[inside[0]][0] <= start and row.characters[inside[-1]][1] >= stop
+        )
+        return [1 + inside[0], 1 + inside[-1]] if covered else [0, 0]
+
+    def loss(self, outputs: Tensor, sizes: Sequence[int], targets: Tensor) -> tuple[Tensor, Tensor]:
+        parts = outputs.split(list(sizes))
+        together = pad_sequence(list(parts), batch_first=True, padding_value=-torch.inf)
+        return cross_entropy(together.transpose(1, 2).flatten(0, 1), targets)
+
+    def predictions(
+        self, rows: Sequence[TaskRow], outputs: Sequence[Floats], examples: Examples
+    ) -> list[Prediction]:
+        together = by_example(rows, outputs, len(examples))
+        return [
+            self._prediction(_question(example), windows)
+            for example, windows in zip(examples, together, strict=True)
+        ]
+
+    def _prediction(
+        self, example: Question, windows: Sequence[tuple[TaskRow, Floats]]
+    ) -> Prediction:
+        spans = [span for row, output in windows for span in self._spans(row, output)]
+        spans.sort(key=lambda span: -span.score)
+        spans = spans[:CONSIDERED]
+        nothing = min(float(output[0].sum()) for _, output in windows)
+        scores = [span.score for span in spans]
+        if self.choice.unanswerable:
+            scores.append(nothing)
+        chances = softmax(np.array(scores, np.float32)) if scores else np.zeros(1, np.float32)
+        best = spans[0].score if spans else -np.inf
+        if not spans or (self.choice.unanswerable and nothing - best > self.choice.threshold):
+            return Prediction("", float(chances[-1]))
+        return Prediction(example.text[spans[0].start : spans[0].stop], float(chances[0]))
+
+    def _spans(self, row: TaskRow, output: Floats) -> list[Span]:
+        """The best spans of a window: outputs (1 + P, 2) to characters."""
+        starts, ends = output[1:, 0], output[1:, 1]
+        found: list[Span] = []
+        for first in np.argsort(-starts, kind="stable")[:CONSIDERED]:
+            for last in np.argsort(-ends, kind="stable")[:CONSIDERED]:
+                if first <= last < first + self.choice.longest_answer:
+                    start, stop = row.characters[first][0], row.characters[last][1]
+                    found.append(Span(start, stop, float(starts[first] + ends[last])))
+        return found
+
+
+def _question(example: object) -> Question:
+    assert isinstance(example, Question), "an answer of span is asked of questions"
+    return example

@@ -1,0 +1,107 @@
+"""One tag for every word of a sentence, read at the first piece of the word."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, cast
+
+import numpy as np
+from torch import Tensor
+
+from bertwright.tasks import metrics
+from bertwright.tasks.answers.answer import (
+    Answer,
+    Answering,
+    Floats,
+    Metric,
+    Prediction,
+    Reads,
+    by_example,
+    cross_entropy,
+    softmax,
+)
+from bertwright.tasks.calibration import Evidence
+from bertwright.tasks.encoding import TaskRow
+from bertwright.tasks.formats.examples import Examples, TaggedWords
+from bertwright.tasks.spans import span_f1
+
+
+class TagAnswer(Answer):
+    """One of several tags for every word: cross-entropy of each."""
+
+    kind: Literal["tags"] = "tags"
+    reads: ClassVar[Reads] = "places"
+    labelled: ClassVar[bool] = True
+    open: ClassVar[bool] = True
+    calibrated: ClassVar[bool] = True
+    metrics: ClassVar[Mapping[str, Metric]] = {
+        "span-f1": span_f1,
+        "accuracy": metrics.over_words(metrics.accuracy),
+        "macro-f1": metrics.over_words(metrics.macro_f1),
+    }
+    usual_metrics: ClassVar[tuple[str, ...]] = ("span-f1", "accuracy")
+
+    def shapes(self) -> tuple[type, ...]:
+        return (TaggedWords,)
+
+    def build(self, labels: Sequence[str], temperature: float = 1.0) -> "TagAnswering":
+        return TagAnswering(tuple(labels), temperature)
+
+    def reference(self, example: TaggedWords) -> tuple[str, ...] | None:
+        return example.tags
+
+    def labels_in(self, example: TaggedWords) -> Sequence[str]:
+        return example.tags or ()
+
+
+@dataclass(frozen=True)
+class TagAnswering(Answering):
+    """Of :class:`TagAnswer`."""
+
+    labels: tuple[str, ...]
+    temperature: float = 1.0
+
+    @property
+    def num_outputs(self) -> int:  # type: ignore[override]
+        return len(self.labels)
+
+    def num_answers(self, row: TaskRow) -> int:
+        return len(row.places)
+
+    def targets(self, rows: Sequence[TaskRow], example: TaggedWords) -> list[int]:
+        assert example.tags is not None, "what is trained on has tags"
+        return [
+            self.labels.index(tag)
+            for row in rows
+            for tag in example.tags[row.first_word : row.first_word + len(row.places)]
+        ]
+
+    def loss(self, outputs: Tensor, sizes: Sequence[int], targets: Tensor) -> tuple[Tensor, Tensor]:
+        return cross_entropy(outputs, targets)
+
+    def predictions(
+        self, rows: Sequence[TaskRow], outputs: Sequence[Floats], examples: Examples
+    ) -> list[Prediction]:
+        return [
+            self._prediction([softmax(output, self.temperature) for _, output in parts])
+            for parts in by_example(rows, outputs, len(examples))
+        ]
+
+    def evidence(
+        self, rows: Sequence[TaskRow], outputs: Sequence[Floats], examples: Examples
+    ) -> Evidence:
+        index = {label: number for number, label in enumerate(self.labels)}
+        said: list[Floats] = []
+        right: list[int] = []
+        for row, output in zip(rows, outputs, strict=True):
+            tags = cast(TaggedWords, examples[row.example]).tags or ()
+            for tag, of_word in zip(tags[row.first_word :], output, strict=False):
+                if tag in index:
+                    said.append(of_word)
+                    right.append(index[tag])
+        outputs_of_words = np.array(said, np.float64).reshape(-1, len(self.labels))
+        return Evidence(outputs_of_words, np.array(right, np.int64))
+
+    def _prediction(self, parts: Sequence[Floats]) -> Prediction:
+        tags = [self.labels[best] for chances in parts for best in chances.argmax(1)]
+        sure = [float(best) for chances in parts for best in chances.max(1, initial=0.0)]
+        return Prediction(tuple(tags), tuple(sure))

@@ -1,0 +1,263 @@
+"""One answer for a text or a pair: a class, several classes, or a number.
+
+A text that is longer than a row is cut, or with a ``stride`` read in windows: each is trained with
+the answer of the whole, and what they say is averaged.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from bertwright.axes import did_you_mean
+from bertwright.errors import UserError
+from bertwright.tasks import metrics
+from bertwright.tasks.answers.answer import (
+    Answer,
+    Answering,
+    Floats,
+    Metric,
+    Prediction,
+    by_example,
+    cross_entropy,
+    sigmoid,
+    softmax,
+)
+from bertwright.tasks.calibration import Evidence
+from bertwright.tasks.encoding import RowMaker, TaskRow
+from bertwright.tasks.formats.examples import Example, Examples
+
+
+class TextAnswer(Answer):
+    """The kinds of answers that a whole text has; ``stride`` pieces stand between the beginnings of
+    two windows of a long one, None cuts it."""
+
+    stride: int | None = Field(default=None, ge=1)
+
+    def shapes(self) -> tuple[type, ...]:
+        return (Example,)
+
+
+class ClassAnswer(TextAnswer):
+    """One of several classes: cross-entropy; a tie goes to the first label.
+
+    ``weights`` multiply the loss of each class: ``balanced`` with what makes all classes weigh the
+    same, a mapping with its numbers (1 for classes that it leaves out).
+    """
+
+    kind: Literal["class"] = "class"
+    weights: Literal["balanced"] | dict[str, float] | None = None
+    labelled: ClassVar[bool] = True
+    calibrated: ClassVar[bool] = True
+    metrics: ClassVar[Mapping[str, Metric]] = {
+        "accuracy": metrics.accuracy,
+        "macro-f1": metrics.macro_f1,
+        "micro-f1": metrics.micro_f1,
+        "positive-f1": metrics.positive_f1,
+        "matthews": metrics.matthews,
+    }
+    usual_metrics: ClassVar[tuple[str, ...]] = ("accuracy", "macro-f1")
+
+    def build(self, labels: Sequence[str], temperature: float = 1.0) -> "ClassAnswering":
+        if isinstance(self.weights, dict) and labels:
+            for name in self.weights:
+                if name not in labels:
+                    raise UserError(
+                        f"answer.weights: no label {name!r}{did_you_mean(name, labels)}"
+                    )
+        return ClassAnswering(self, tuple(labels), temperature)
+
+    def reference(self, example: Example) -> str | None:
+        return None if example.label is None else str(example.label)
+
+    def labels_in(self, example: Example) -> Sequence[str]:
+        return () if example.label is None else (str(example.label),)
+
+
+class LabelsAnswer(TextAnswer):
+    """Any number of several classes: binary cross-entropy of each.
+
+    A class is said that is more probable than ``threshold``.
+    """
+
+    kind: Literal["labels"] = "labels"
+    threshold: float = Field(default=0.5, gt=0, lt=1)
+    labelled: ClassVar[bool] = True
+    calibrated: ClassVar[bool] = True
+    metrics: ClassVar[Mapping[str, Metric]] = {
+        "micro-f1": metrics.of_sets("micro"),
+        "macro-f1": metrics.of_sets("macro"),
+        "exact": metrics.exact_sets,
+    }
+    usual_metrics: ClassVar[tuple[str, ...]] = ("micro-f1", "macro-f1", "exact")
+
+    def build(self, labels: Sequence[str], temperature: float = 1.0) -> "LabelsAnswering":
+        return LabelsAnswering(self, tuple(labels), temperature)
+
+    def labels_in(self, example: Example) -> Sequence[str]:
+        return cast(Sequence[str], example.label or ())
+
+
+class NumberAnswer(TextAnswer):
+    """One number: squared error, of numbers that training sees as (number - mean) / deviation."""
+
+    kind: Literal["number"] = "number"
+    metrics: ClassVar[Mapping[str, Metric]] = {
+        "spearman": metrics.spearman,
+        "pearson": metrics.pearson,
+        "negative-mean-squared-error": metrics.negative_mean_squared_error,
+    }
+    usual_metrics: ClassVar[tuple[str, ...]] = ("spearman", "pearson")
+
+    def build(self, labels: Sequence[str], temperature: float = 1.0) -> "NumberAnswering":
+        return NumberAnswering(self)
+
+
+@dataclass(frozen=True)
+class _InWindows(Answering):
+    """Rows of texts, windows of one where the choice has a stride."""
+
+    choice: TextAnswer
+
+    def rows(self, maker: RowMaker, examples: Examples) -> list[TaskRow]:
+        return maker.rows(examples, self.choice.stride)
+
+
+@dataclass(frozen=True)
+class ClassAnswering(_InWindows):
+    """Of :class:`ClassAnswer`; ``scales`` are the weights of the labels, () for none."""
+
+    labels: tuple[str, ...]
+    temperature: float = 1.0
+    scales: tuple[float, ...] = ()
+
+    @property
+    def num_outputs(self) -> int:  # type: ignore[override]
+        return len(self.labels)
+
+    def fitted(self, examples: Examples) -> "ClassAnswering":
+        choice = cast(ClassAnswer, self.choice)
+        if choice.weights is None:
+            return self
+        if choice.weights == "balanced":
+            counts = np.zeros(len(self.labels))
+            for example in cast(Sequence[Example], examples):
+                counts[self.labels.index(str(example.label))] += 1
+            scales = counts.sum() / np.maximum(counts, 1) / max(int((counts > 0).sum()), 1)
+            return replace(self, scales=tuple(scales.tolist()))
+        return replace(self, scales=tuple(choice.weights.get(name, 1.0) for name in self.labels))
+
+    def targets(self, rows: Sequence[TaskRow], example: Example) -> list[int]:
+        return [self.labels.index(str(example.label))]
+
+    def loss(self, outputs: Tensor, sizes: Sequence[int], targets: Tensor) -> tuple[Tensor, Tensor]:
+        scales = torch.tensor(self.scales, device=outputs.device) if self.scales else None
+        return cross_entropy(outputs, targets, scales)
+
+    def predictions(
+        self, rows: Sequence[TaskRow], outputs: Sequence[Floats], examples: Examples
+    ) -> list[Prediction]:
+        return [
+            self._prediction(np.mean([softmax(o, self.temperature)[0] for _, o in windows], 0))
+            for windows in by_example(rows, outputs, len(examples))
+        ]
+
+    def evidence(
+        self, rows: Sequence[TaskRow], outputs: Sequence[Floats], examples: Examples
+    ) -> Evidence:
+        index = {label: number for number, label in enumerate(self.labels)}
+        known = [
+            (output[0], index[right])
+            for row, output in zip(rows, outputs, strict=True)
+            if (right := str(cast(Example, examples[row.example]).label)) in index
+        ]
+        return Evidence(
+            np.array([output for output, _ in known], np.float64).reshape(-1, len(self.labels)),
+            np.array([right for _, right in known], np.int64),
+        )
+
+    def _prediction(self, chances: Floats) -> Prediction:
+        named = dict(zip(self.labels, chances.tolist(), strict=True))
+        return Prediction(self.labels[int(chances.argmax())], named)
+
+
+@dataclass(frozen=True)
+class LabelsAnswering(_InWindows):
+    """Of :class:`LabelsAnswer`."""
+
+    labels: tuple[str, ...]
+    temperature: float = 1.0
+
+    @property
+    def num_outputs(self) -> int:  # type: ignore[override]
+        return len(self.labels)
+
+    def targets(self, rows: Sequence[TaskRow], example: Example) -> list[float]:
+        right = cast(tuple[str, ...], example.label)
+        return [float(label in right) for label in self.labels]
+
+    def loss(self, outputs: Tensor, sizes: Sequence[int], targets: Tensor) -> tuple[Tensor, Tensor]:
+        wanted = targets.view_as(outputs)
+        loss = F.binary_cross_entropy_with_logits(outputs, wanted, reduction="sum")
+        return loss, ((outputs > 0) == (wanted > 0.5)).sum()
+
+    def predictions(
+        self, rows: Sequence[TaskRow], outputs: Sequence[Floats], examples: Examples
+    ) -> list[Prediction]:
+        return [
+            self._prediction(np.mean([sigmoid(o, self.temperature)[0] for _, o in windows], 0))
+            for windows in by_example(rows, outputs, len(examples))
+        ]
+
+    def evidence(
+        self, rows: Sequence[TaskRow], outputs: Sequence[Floats], examples: Examples
+    ) -> Evidence:
+        """Every label is a decision of its own: to say it or not."""
+        said = np.concatenate([*outputs, np.empty((0, len(self.labels)))]).ravel()
+        right = [
+            t for row in rows for t in self.targets([row], cast(Example, examples[row.example]))
+        ]
+        return Evidence(np.stack([np.zeros(len(said)), said], 1), np.array(right, np.int64))
+
+    def _prediction(self, chances: Floats) -> Prediction:
+        named = dict(zip(self.labels, chances.tolist(), strict=True))
+        threshold = cast(LabelsAnswer, self.choice).threshold
+        return Prediction(tuple(n for n, chance in named.items() if chance > threshold), named)
+
+
+@dataclass(frozen=True)
+class NumberAnswering(_InWindows):
+    """Of :class:`NumberAnswer`."""
+
+    mean: float = 0.0
+    deviation: float = 1.0
+
+    def fitted(self, examples: Examples) -> "NumberAnswering":
+        numbers = [float(cast(float, e.label)) for e in cast(Sequence[Example], examples)]
+        return replace(self, mean=float(np.mean(numbers)), deviation=float(np.std(numbers)) or 1.0)
+
+    def targets(self, rows: Sequence[TaskRow], example: Example) -> list[float]:
+        return [(float(cast(float, example.label)) - self.mean) / self.deviation]
+
+    def loss(self, outputs: Tensor, sizes: Sequence[int], targets: Tensor) -> tuple[Tensor, Tensor]:
+        error = outputs.squeeze(1) - targets
+        return error.square().sum(), error.new_zeros(())
+
+    def predictions(
+        self, rows: Sequence[TaskRow], outputs: Sequence[Floats], examples: Examples
+    ) -> list[Prediction]:
+        return [
+            Prediction(float(np.mean([output[0, 0] for _, output in windows])))
+            for windows in by_example(rows, outputs, len(examples))
+        ]
+
+    @torch.no_grad()
+    def fold_into(self, out: nn.Module) -> None:
+        last: Any = out
+        last.weight.mul_(self.deviation)
+        last.bias.mul_(self.deviation).add_(self.mean)

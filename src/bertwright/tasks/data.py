@@ -1,0 +1,85 @@
+"""The examples of a task: where they come from, and that they can be learned from and judged by."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bertwright.errors import UserError
+from bertwright.randomness import Permutation, key
+from bertwright.tasks.catalogue import find_part, find_task
+from bertwright.tasks.formats.examples import Examples
+from bertwright.tasks.task import Task
+
+HELD_OUT_SHARE = 0.1
+"""Of the training examples, where there is no development part."""
+
+Given = Examples | Path | str
+"""Examples, or the file that they stand in."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """A task, and a folder with its parts, or its parts as files or examples."""
+
+    task: Task | str
+    folder: Path | str | None = None
+    train: Given | None = None
+    dev: Given | None = None
+
+    def all_examples(self) -> tuple[Task, Examples]:
+        """The task with its labels, and its training examples, none held out."""
+        task = find_task(self.task) if isinstance(self.task, str) else self.task
+        train = self.train
+        if self.folder is not None and train is None:
+            train = find_part(Path(self.folder), "train", task.reader.file_word)
+        if train is None:
+            raise UserError("finetune needs --data DIR, or --train FILE")
+        examples = _examples(task, train)
+        task.learnable(examples, "training")
+        return task.gathered(examples), examples
+
+    def parts(self) -> tuple[Task, Examples, Examples]:
+        """The task with its labels, its training examples, and those that judge."""
+        task, learned = self.all_examples()
+        dev = self.dev
+        if dev is None and self.folder is not None:
+            dev = find_part(Path(self.folder), "dev", task.reader.file_word)
+        if dev is None:
+            learned, judged = held_out(learned)
+            return task, learned, judged
+        judged = _examples(task, dev)
+        task.learnable(judged, "development")
+        return task, learned, judged
+
+
+def parts_of(several: Sequence[Data]) -> list[tuple[Task, Examples, Examples]]:
+    """The parts of several tasks, which have names of their own."""
+    found = [data.parts() for data in several]
+    names = [task.name for task, _, _ in found]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(f"two tasks are named {twice!r}: give one of them another name")
+    return found
+
+
+def held_out(examples: Examples, share: float = HELD_OUT_SHARE) -> tuple[Examples, Examples]:
+    """Training examples, and a share of them that is held out, the same whatever the seed."""
+    count = max(1, round(share * len(examples)))
+    if len(examples) <= count:
+        raise UserError("one example is not enough to train and to judge: give more, or --dev FILE")
+    place = order_of(len(examples), 0)
+    learned, judged = (
+        [e for e, p in zip(examples, place, strict=True) if (p < count) == held]
+        for held in (False, True)
+    )
+    return learned, judged
+
+
+def order_of(number: int, seed: int) -> Sequence[int]:
+    """The place of each of so many examples in an order that is drawn."""
+    return Permutation(number, key(seed, "finetuning", "held-out"))(np.arange(number)).tolist()
+
+
+def _examples(task: Task, given: Given) -> Examples:
+    return task.read(Path(given)) if isinstance(given, str | Path) else given

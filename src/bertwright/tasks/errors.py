@@ -1,0 +1,62 @@
+"""Where a model is wrong: which labels it takes for which, and the examples, the surest first."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from bertwright.tasks.answers import Prediction
+from bertwright.tasks.formats.examples import Examples
+from bertwright.tasks.prediction import as_lines
+from bertwright.tasks.task import Task
+
+Confusion = dict[str, dict[str, int]]
+"""By what is right, how often each label was said."""
+
+
+def confusion(task: Task, examples: Examples, predictions: Sequence[Prediction]) -> Confusion:
+    """Of a task whose answers are classes or tags; {} for any other."""
+    if task.answer.own_kind() not in ("class", "tags"):
+        return {}
+    counts: Counter[tuple[str, str]] = Counter()
+    for example, prediction in zip(examples, predictions, strict=True):
+        right, said = task.answer.reference(example), prediction.answer
+        pairs = [(right, said)] if isinstance(right, str) else zip(right, said, strict=True)  # type: ignore[arg-type]
+        counts.update((str(a), str(b)) for a, b in pairs)
+    found: Confusion = {}
+    for (right, said), number in sorted(counts.items()):
+        found.setdefault(right, {})[said] = number
+    return found
+
+
+def wrong(
+    task: Task, examples: Examples, predictions: Sequence[Prediction]
+) -> Iterator[dict[str, Any]]:
+    """The examples whose answer is not the right one, with what was asked, said and right.
+
+    Of a task of numbers all, the furthest first.
+    """
+    lines = list(as_lines(examples, predictions, task))
+    number = task.answer.own_kind() in ("number", "closeness", "relevance")
+    chosen = [
+        (_how_wrong(line, prediction, number), place, line)
+        for place, (line, prediction) in enumerate(zip(lines, predictions, strict=True))
+        if number or not _is_right(line)
+    ]
+    for _, _, line in sorted(chosen, key=lambda each: (-each[0], each[1])):
+        yield line
+
+
+def _is_right(line: dict[str, Any]) -> bool:
+    right, said = line["reference"], line["prediction"]
+    if isinstance(said, str) and isinstance(right, tuple):
+        return said in right or (not said and not right)
+    return right == said
+
+
+def _how_wrong(line: dict[str, Any], prediction: Prediction, number: bool) -> float:
+    if number:
+        return abs(float(line["reference"]) - float(line["prediction"]))
+    chances = prediction.probabilities
+    if isinstance(chances, dict):
+        return max(chances.values())
+    return max(chances, default=0.0) if isinstance(chances, tuple) else float(chances or 0.0)

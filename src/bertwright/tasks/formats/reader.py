@@ -1,0 +1,34 @@
+"""The axis of readers: how the examples of a task stand in a file."""
+
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from bertwright.axes import Choice
+from bertwright.errors import UserError
+from bertwright.tasks.formats.examples import Examples
+
+
+class Reader(Choice):
+    """The axis. A reader of one's own is a subclass with a ``kind``, in a file that is imported
+    with ``--plugin``."""
+
+    file_word: ClassVar[str] = ""
+    """A word in the names of its files, beside that of the part."""
+
+    def read(self, path: Path, labelled: bool = True) -> Examples:
+        """The examples of a file; without their labels where these are not wanted.
+
+        Errors: UserError, naming file and line.
+        """
+        raise TypeError(f"{type(self).__name__} is an axis, not a reader")
+
+
+class InPython(Reader):
+    """Examples that were made in Python, which no file has."""
+
+    kind: Literal["python"] = "python"
+
+    def read(self, path: Path, labelled: bool = True) -> Examples:
+        raise UserError(
+            f"{path}: the examples of this task were made in Python: hand them over there as well"
+        )

@@ -1,0 +1,142 @@
+"""All tasks of GLUE that are there, with the leaderboard's score and the files that it takes.
+
+A task with two metrics counts with their mean, MNLI with that of its two development parts; the
+score is the mean over tasks (Wang et al. 2019, section 3).
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from bertwright.errors import UserError
+from bertwright.files import atomic_file, held, write_text
+from bertwright.model.folder import TRAINING
+from bertwright.model.text_model import TextModel
+from bertwright.statistics import estimate
+from bertwright.tasks.catalogue import find_part, glue
+from bertwright.tasks.evaluation import evaluate
+from bertwright.tasks.fine_tuned import FineTuned, is_fine_tuned, load_fine_tuned
+from bertwright.tasks.finetuning import Watch, finetune, unwatched
+from bertwright.tasks.finetuning_settings import FineTuning
+from bertwright.tasks.formats.tables import TableReader, rows_of
+from bertwright.tasks.task import Task
+
+SUBMISSIONS = {
+    "cola": "CoLA.tsv",
+    "sst-2": "SST-2.tsv",
+    "mrpc": "MRPC.tsv",
+    "sts-b": "STS-B.tsv",
+    "qqp": "QQP.tsv",
+    "mnli": "MNLI-m.tsv",
+    "qnli": "QNLI.tsv",
+    "rte": "RTE.tsv",
+    "wnli": "WNLI.tsv",
+}
+"""The files of the leaderboard by task."""
+
+MISMATCHED = "MNLI-mm.tsv"
+
+_DEV = "mismatched"
+
+
+def glue_folders(data: Path) -> dict[str, Path]:
+    """The folders of the tasks that are there; UserError where none is."""
+    if not data.is_dir():
+        raise UserError(f"{data}: no such folder")
+    by_name = {folder.name.lower().replace("-", ""): folder for folder in data.iterdir()}
+    names = [task.name for task in glue.TASKS]
+    found = {n: by_name[n.replace("-", "")] for n in names if n.replace("-", "") in by_name}
+    if not found:
+        raise UserError(f"{data} has no folder of a task of GLUE: {', '.join(names)}")
+    return found
+
+
+def run_glue(
+    model: TextModel,
+    data: Path,
+    out: Path,
+    *,
+    watch: Watch = unwatched,
+    say: Callable[[str], None] = lambda line: None,
+    settings: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Fine-tune for every task and write a folder for each, ``glue.json`` and, where there are test
+    files, ``submission``. What stands in ``out`` already from the same settings is not done again.
+    """
+    chosen = dict(settings or {})
+    stated = FineTuning.of(chosen).model_dump(mode="json", exclude={"rate"})
+    folders = glue_folders(data)
+    out.mkdir(parents=True, exist_ok=True)
+    found: dict[str, dict[str, Any]] = {}
+    with held(out):
+        for name, folder in folders.items():
+            say(f"glue: {name}")
+            task = next(task for task in glue.TASKS if task.name == name)
+            if not is_fine_tuned(out / name):
+                dev = _dev(task, folder)
+                train = find_part(folder, "train")
+                finetune(model, task, train=train, dev=dev, out=out / name, watch=watch, **chosen)
+            found[name] = _told(task, folder, out / name, stated)
+            _submit(task, folder, out)
+        result = {
+            "tasks": found,
+            "score": fmean(of["score"] for of in found.values()),
+            "missing": [task.name for task in glue.TASKS if task.name not in found],
+        }
+        write_text(out / "glue.json", json.dumps(result, indent=1) + "\n")
+    return result
+
+
+def _dev(task: Task, folder: Path, word: str = "matched") -> Path:
+    return find_part(folder, "dev", word if task.name == "mnli" else "")
+
+
+def _told(task: Task, folder: Path, own: Path, stated: Mapping[str, Any]) -> dict[str, Any]:
+    """What the leaderboard would count, of the folder of a task that has been learned."""
+    about = json.loads((own / TRAINING).read_text(encoding="utf-8"))
+    before = {n: v for n, v in about["settings"].items() if n != "rate"}
+    if odd := next((name for name, value in stated.items() if before.get(name) != value), None):
+        raise UserError(
+            f"{own} was trained with {odd}={before.get(odd)!r}, asked is {stated[odd]!r}: choose "
+            f"another folder, or remove it"
+        )
+    metrics = dict(about["metrics"])
+    if task.name == "mnli":
+        other = evaluate(load_fine_tuned(own), _dev(task, folder, _DEV))["metrics"]
+        metrics = {"matched": metrics["accuracy"], "mismatched": other["accuracy"]}
+    counted = [metrics["matthews"]] if task.name == "cola" else list(metrics.values())
+    return {"score": fmean(counted), **metrics, "interval": estimate(about["scores"]).interval}
+
+
+def _submit(task: Task, folder: Path, out: Path) -> None:
+    """The answers to the test file of a task, where there is one."""
+    files = [("", SUBMISSIONS[task.name])]
+    if task.name == "mnli":
+        files = [("matched", SUBMISSIONS["mnli"]), (_DEV, MISMATCHED)]
+    for word, name in files:
+        if not any("test" in file.name.lower() for file in folder.iterdir()):
+            return
+        (out / "submission").mkdir(exist_ok=True)
+        test = find_part(folder, "test", word)
+        model = load_fine_tuned(out / task.name)
+        with (
+            atomic_file(out / "submission" / name) as temporary,
+            open(temporary, "w", encoding="utf-8") as opened,
+        ):
+            opened.write("index\tprediction\n")
+            opened.writelines(f"{n}\t{said}\n" for n, said in _answers(model, test))
+
+
+def _answers(model: FineTuned, test: Path) -> Iterator[tuple[int, str]]:
+    """What a model answers to a test file, by index."""
+    task = model.task
+    assert isinstance(task.reader, TableReader)
+    # Test files have a row of names, that of CoLA too.
+    columns = task.reader.columns
+    wanted = [c for c in (columns.first, columns.second) if c is not None]
+    examples = [task.reader.example(where, row) for where, row in rows_of(test, None, wanted)]
+    for number, said in enumerate(model.predict(examples)):
+        number_said = task.answer.name == "number"
+        yield number, f"{said.answer:.3f}" if number_said else str(said.answer)

@@ -1,0 +1,105 @@
+"""What pre-training is worth: how well a task is learned from ever more examples, by the encoder as
+it was pre-trained and by the same encoder without."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from bertwright.errors import UserError
+from bertwright.files import atomic_file
+from bertwright.model.model import Model
+from bertwright.model.text_model import TextModel
+from bertwright.statistics import estimate
+from bertwright.tasks.data import Data, order_of
+from bertwright.tasks.finetuning import Watch, finetune, unwatched
+from bertwright.tasks.task import Task
+
+PRETRAINED, UNTRAINED = "pre-trained", "untrained"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """By encoder and number of examples, what every seed scored."""
+
+    task: Task
+    scores: Mapping[str, Mapping[int, Sequence[float]]]
+
+    def as_dict(self) -> dict[str, Any]:
+        """What ``finetune --sizes --json`` prints."""
+        rows = [
+            {
+                "encoder": encoder,
+                "examples": size,
+                "scores": list(scores),
+                "mean": estimate(scores).mean,
+                "interval": estimate(scores).interval,
+            }
+            for encoder, of in self.scores.items()
+            for size, scores in of.items()
+        ]
+        return {"task": self.task.name, "metric": self.task.metrics[0], "sizes": rows}
+
+    def draw(self, picture: Path) -> None:
+        """The curve as a PNG, with an interval at every point that has several seeds."""
+        figure = Figure(figsize=(7, 4.5), layout="constrained")
+        axes = figure.add_subplot()
+        for encoder, of in self.scores.items():
+            found = [estimate(scores) for scores in of.values()]
+            ends = [
+                [f.mean - f.low if f.interval else 0.0 for f in found],
+                [f.high - f.mean if f.interval else 0.0 for f in found],
+            ]
+            axes.errorbar(list(of), [f.mean for f in found], ends, marker="o", label=encoder)
+        axes.set_xscale("log")
+        axes.set_xlabel("training examples")
+        axes.set_ylabel(self.task.metrics[0])
+        axes.set_title(self.task.name)
+        axes.grid(alpha=0.3)
+        axes.legend()
+        FigureCanvasAgg(figure)
+        with atomic_file(picture) as temporary:
+            figure.savefig(temporary, dpi=120, format="png")
+
+
+def learning_curve(
+    model: TextModel,
+    data: Data,
+    sizes: Sequence[int | None],
+    *,
+    watch: Watch = unwatched,
+    say: Callable[[str], None] = lambda line: None,
+    settings: Mapping[str, Any] | None = None,
+) -> Curve:
+    """Fine-tune on so many examples each, None for all; the smaller are a part of the larger, drawn
+    anew for every seed."""
+    chosen = dict(settings or {})
+    first, seeds = int(chosen.pop("seed", 0)), int(chosen.pop("seeds", 1))
+    task, train, dev = data.parts()
+    numbers = [len(train) if size is None else size for size in sizes]
+    for number in numbers:
+        if not 2 <= number <= len(train):
+            raise UserError(f"--sizes {number}: there are {len(train)} training examples")
+    untrained = untrained_like(model, first)
+    scores: dict[str, dict[int, list[float]]] = {PRETRAINED: {}, UNTRAINED: {}}
+    for number in sorted(set(numbers)):
+        for seed in range(first, first + seeds):
+            place = order_of(len(train), seed)
+            some = [e for e, p in zip(train, place, strict=True) if p < number]
+            for name, encoder in ((PRETRAINED, model), (UNTRAINED, untrained)):
+                result = finetune(
+                    encoder, task, train=some, dev=dev, seed=seed, watch=watch, **chosen
+                )
+                scores[name].setdefault(number, []).append(result.scores[0])
+                say(f"{number} examples, {name}, seed {seed}: {result.scores[0]:.4g}")
+    return Curve(task, scores)
+
+
+def untrained_like(model: TextModel, seed: int) -> TextModel:
+    """The same encoder as it is drawn before pre-training."""
+    recipe = model.model.recipe.model_copy(update={"seed": seed})
+    fresh = Model.build(recipe, model.model.vocabulary_size, model.tokenizer)
+    return TextModel(fresh, model.tokenizer, model.precision)

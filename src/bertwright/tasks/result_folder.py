@@ -1,0 +1,59 @@
+"""The folder of a fine-tuned model: the best one, its answers, its errors, and every epoch."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from bertwright import machine
+from bertwright.files import atomic_folder, write_text
+from bertwright.tasks.errors import confusion, wrong
+from bertwright.tasks.finetuning_settings import FineTuning
+from bertwright.tasks.prediction import as_lines
+from bertwright.tasks.task_training import Best, Training, figures_of
+
+
+def write_results(
+    out: Path,
+    found: Mapping[str, Any],
+    training: Training,
+    best: Best,
+    chosen: FineTuning,
+    more: Mapping[str, str],
+) -> None:
+    """Write the folder, of several tasks one within for each, with ``more`` files by name."""
+    settings = chosen.model_dump(mode="json") | {"rate": training.optimiser.rate}
+    with atomic_folder(out) as folder:
+        for number, part in enumerate(training.parts):
+            own = folder if len(training.parts) == 1 else folder / part.task.name
+            own.mkdir(exist_ok=True)
+            about = {
+                **found,
+                "from": training.net.recipe.name,
+                "training_examples": len(part.train),
+                "held_out_examples": len(part.dev),
+                "labels": part.task.shares(part.train),
+                "settings": settings,
+                "versions": machine.versions("torch", "bertwright"),
+            }
+            model, said = best.models[number], best.predictions[number]
+            write_lines(own / "predictions.jsonl", as_lines(part.dev, said, part.task))
+            write_lines(own / "errors.jsonl", wrong(part.task, part.dev, said))
+            if counts := confusion(part.task, part.dev, said):
+                write_text(own / "confusion.json", json.dumps(counts, indent=1) + "\n")
+            model.save(own, about)
+        for name, text in more.items():
+            write_text(folder / name, text)
+        write_lines(
+            folder / "metrics.jsonl",
+            (
+                {"seed": e.seed, "epoch": e.epoch, "loss": e.loss, **figures_of(e.scores)}
+                for e in training.epochs_seen
+            ),
+        )
+
+
+def write_lines(file: Path, lines: Iterable[Mapping[str, Any]]) -> None:
+    """One JSON object a line."""
+    with open(file, "w", encoding="utf-8") as opened:
+        opened.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)

@@ -1,0 +1,186 @@
+"""Which settings learn a task best: over a published grid, or drawn by Optuna, which gives up early
+on what falls behind.
+
+What is chosen among many on one held-out part looks better there than it is. So all trials are
+told, not the best alone, and with them what the best of fewer would have been expected to score
+(Dodge et al. 2019).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from statistics import fmean, median, stdev
+from typing import Any, Literal
+
+import numpy as np
+
+from bertwright.errors import MissingExtra, UserError
+from bertwright.model.text_model import TextModel
+from bertwright.recipes import Recipe
+from bertwright.tasks.adaptation.adaptation import USUAL_WIDTH
+from bertwright.tasks.data import Data
+from bertwright.tasks.finetuning import FineTuneResult, Watch, finetune_together
+from bertwright.tasks.finetuning_settings import FineTuning
+from bertwright.training.clock import Clock, Place
+from bertwright.training.reporting import Reporter, Reporters
+
+Grid = Literal["bert", "roberta", "electra"]
+
+GRIDS: dict[Grid, dict[str, Sequence[Any]]] = {
+    # Devlin et al. 2019, appendix A.3
+    "bert": {"batch": (16, 32), "rate": (5e-5, 3e-5, 2e-5), "epochs": (2, 3, 4)},
+    # Liu et al. 2019, table 10
+    "roberta": {"batch": (16, 32), "rate": (1e-5, 2e-5, 3e-5), "epochs": (10,), "warmup": (0.06,)},
+    # Clark et al. 2020, table 7
+    "electra": {"batch": (32,), "rate": (3e-5, 5e-5, 1e-4, 1.5e-4), "epochs": (3, 10)},
+}
+"""Of encoders 768 wide; for others rates are scaled by their width, as the usual one is."""
+
+WIDEST_RATE = 4.0
+"""Rates are drawn from the usual one divided by this to the usual one times this."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Settings, and what every seed scored with them; None where it was given up."""
+
+    settings: Mapping[str, Any]
+    scores: Sequence[float] | None
+
+    @property
+    def score(self) -> float:
+        """The mean over the seeds."""
+        return -np.inf if self.scores is None else fmean(self.scores)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        mean = None if self.scores is None else self.score
+        return {**self.settings, "scores": self.scores, "mean": mean}
+
+
+@dataclass
+class Searched:
+    """All trials, and what the best of them became."""
+
+    trials: list[Trial] = field(default_factory=list[Trial])
+    best: FineTuneResult | None = None
+
+    def take(self, settings: Mapping[str, Any], found: FineTuneResult) -> float:
+        """Note a trial that came to its end; its mean score."""
+        trial = Trial(settings, found.scores)
+        if self.best is None or trial.score > max(t.score for t in self.trials):
+            self.best = found
+        self.trials.append(trial)
+        return trial.score
+
+    @property
+    def result(self) -> FineTuneResult:
+        """That of the best trial."""
+        if self.best is None:
+            raise UserError("no trial of the search came to its end")
+        return self.best
+
+    def as_dict(self) -> dict[str, Any]:
+        """What ``finetune --search --json`` prints beside the best."""
+        whole = [trial.score for trial in self.trials if trial.scores is not None]
+        chosen = max(self.trials, key=lambda trial: trial.score)
+        return {
+            "chosen": dict(chosen.settings),
+            "trials": [trial.as_dict() for trial in self.trials],
+            "over_trials": {
+                "best": max(whole),
+                "median": median(whole),
+                "mean": fmean(whole),
+                "deviation": stdev(whole) if len(whole) > 1 else None,
+            },
+            "expected_best": expected_best(whole),
+        }
+
+
+def expected_best(scores: Sequence[float]) -> list[float]:
+    """What the best of 1, 2, ... trials drawn from these would score (Dodge et al. 2019)."""
+    ordered, number = np.sort(np.asarray(scores)), len(scores)
+    below = np.arange(number + 1) / number
+    return [float(ordered @ np.diff(below**draws)) for draws in range(1, number + 1)]
+
+
+def search_grid(
+    model: TextModel,
+    several: Sequence[Data],
+    grid: Grid,
+    watch: Watch,
+    settings: Mapping[str, Any],
+) -> Searched:
+    """Try everything of a published grid that is not stated otherwise."""
+    recipe, found = model.model.recipe, Searched()
+    axes = {n: v for n, v in _scaled(GRIDS[grid], recipe).items() if n not in settings}
+    for values in product(*axes.values()):
+        own = dict(zip(axes, values, strict=True))
+        found.take(own, finetune_together(model, several, watch=watch, **{**settings, **own}))
+    return found
+
+
+def search_drawn(
+    model: TextModel,
+    several: Sequence[Data],
+    trials: int,
+    watch: Watch,
+    settings: Mapping[str, Any],
+) -> Searched:
+    """Try settings that Optuna's sampler draws (Akiba et al. 2019); a trial that is below the
+    median of those before it after as many epochs is given up."""
+    try:
+        import optuna
+    except ImportError as error:
+        raise MissingExtra("optuna", "search") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    chosen, found = FineTuning.of(settings), Searched()
+    usual = chosen.rate_for(model.model.recipe)
+    sampler = optuna.samplers.TPESampler(seed=chosen.seed)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+
+    def one(trial: optuna.Trial) -> float:
+        drawn = {
+            "rate": lambda: trial.suggest_float(
+                "rate", usual / WIDEST_RATE, usual * WIDEST_RATE, log=True
+            ),
+            "batch": lambda: trial.suggest_categorical("batch", (16, 32)),
+            "epochs": lambda: trial.suggest_int("epochs", 2, 5),
+            "warmup": lambda: trial.suggest_float("warmup", 0.0, 0.2),
+        }
+        own = {name: draw() for name, draw in drawn.items() if name not in settings}
+
+        def watched(seed: int, clock: Clock) -> Reporter:
+            first = seed == chosen.seed
+            pruning = [_Pruning(trial, optuna.TrialPruned)] if first else []
+            return Reporters(watch(seed, clock), *pruning)
+
+        try:
+            result = finetune_together(model, several, watch=watched, **{**settings, **own})
+        except optuna.TrialPruned:
+            found.trials.append(Trial(own, None))
+            raise
+        return found.take(own, result)
+
+    study.optimize(one, n_trials=trials)
+    return found
+
+
+@dataclass
+class _Pruning(Reporter):
+    """Tells a trial how its epochs score, and ends it where that is too little."""
+
+    trial: Any
+    pruned: Callable[[], Exception]
+    epoch: int = 0
+
+    def evaluation(self, place: Place, figures: Mapping[str, float]) -> None:
+        self.epoch += 1
+        self.trial.report(next(iter(figures.values())), self.epoch)
+        if self.trial.should_prune():
+            raise self.pruned()
+
+
+def _scaled(grid: Mapping[str, Sequence[Any]], recipe: Recipe) -> dict[str, Sequence[Any]]:
+    factor = USUAL_WIDTH / recipe.encoder.width
+    return {n: tuple(v * factor for v in of) if n == "rate" else of for n, of in grid.items()}

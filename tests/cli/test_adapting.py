@@ -1,0 +1,190 @@
+"""Every way to adapt from a shell, and what is wrong with a file in one sentence."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from bertwright.cli.application import app
+from bertwright.errors import UserError
+from bertwright.model import Model
+from bertwright.model.text_model import TextModel
+from bertwright.text.tokenizers import WordPieceChoice
+from bertwright.text.vocabularies import train_tokenizer
+from recipes_at_toy_size import toy
+from small_tasks import ENGLISH, TEXTS, classes, partners, several_labels
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model, and the files of several tasks."""
+    folder = tmp_path_factory.mktemp("adapting")
+    tokenizer = train_tokenizer([ENGLISH], WordPieceChoice(size=100))
+    TextModel(Model.build(toy("bert"), tokenizer.size), tokenizer).save(folder / "model")
+    rows = "".join(f"{e.first}\t{e.label}\n" for e in classes())
+    pairs = "".join(f"{e.first}\t{e.second}\t{e.others[0]}\n" for e in partners())
+    labels = "".join(
+        json.dumps({"text": e.first, "label": e.label}) + "\n" for e in several_labels()
+    )
+    binary = "".join(f"{n}\t{e.first}\t{'01'[e.label == 'old']}\n" for n, e in enumerate(classes()))
+    (folder / "train.tsv").write_text(f"text\tlabel\n{rows}")
+    (folder / "pairs.tsv").write_text(f"text\tpair\tother\n{pairs}")
+    (folder / "labels.jsonl").write_text(labels)
+    for name, header in (("SST-2", "index\tsentence\tlabel\n"),):
+        (folder / "glue" / name).mkdir(parents=True)
+        for part in ("train", "dev"):
+            (folder / "glue" / name / f"{part}.tsv").write_text(header + binary)
+    cola = "".join(f"x\t{'01'[e.label == 'old']}\t\t{e.first}\n" for e in classes())
+    (folder / "glue" / "CoLA").mkdir()
+    for part in ("train", "dev"):
+        (folder / "glue" / "CoLA" / f"{part}.tsv").write_text(cola)
+    return folder
+
+
+def invoke(*words: Any, given: str | None = None) -> Result:
+    result = CliRunner().invoke(app, [str(word) for word in words], input=given)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def printed(*words: Any) -> Any:
+    return json.loads(invoke(*words, "--json").stdout)
+
+
+@pytest.fixture
+def tuned(folder: Path, tmp_path: Path) -> Path:
+    out = tmp_path / "tuned"
+    invoke("finetune", folder / "model", "--train", folder / "train.tsv", "-o", out, "epochs=1")
+    return out
+
+
+def test_a_search_keeps_the_best_and_tells_all(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    found = printed(
+        "finetune", folder / "model", "--train", folder / "train.tsv", "-o", out, "--search", 2,
+        "epochs=1",
+    )  # fmt: skip
+    assert len(found["trials"]) == 2
+    assert json.loads((out / "search.json").read_text())["chosen"] == found["chosen"]
+    assert (out / "model.safetensors").is_file()
+
+
+def test_folds_and_sizes_write_what_they_print(folder: Path, tmp_path: Path) -> None:
+    given = ("finetune", folder / "model", "--train", folder / "train.tsv", "epochs=1")
+    folds = printed(*given, "--folds", 2, "-o", tmp_path / "folds")
+    assert json.loads((tmp_path / "folds" / "folds.json").read_text()) == folds
+    sizes = printed(*given, "--sizes", "8,all", "-o", tmp_path / "sizes")
+    assert json.loads((tmp_path / "sizes" / "sizes.json").read_text()) == sizes
+    assert (tmp_path / "sizes" / "sizes.png").is_file()
+
+
+def test_glue_and_several_tasks_have_folders(folder: Path, tmp_path: Path) -> None:
+    found = printed(
+        "finetune", folder / "model", "--task", "glue", "--data", folder / "glue", "-o",
+        tmp_path / "glue", "epochs=1",
+    )  # fmt: skip
+    assert set(found["tasks"]) == {"cola", "sst-2"}
+    found = printed(
+        "finetune", folder / "model", "--task", "cola,glue/sst2", "--data", folder / "glue", "-o",
+        tmp_path / "both", "epochs=1",
+    )  # fmt: skip
+    assert found["metric"] == "mean"
+    assert (tmp_path / "both" / "sst-2" / "model.safetensors").is_file()
+
+
+def test_answers_of_other_kinds(folder: Path, tmp_path: Path) -> None:
+    found = printed(
+        "finetune", folder / "model", "--train", folder / "labels.jsonl", "--answer", "labels",
+        "-o", tmp_path / "labels", "epochs=1", "answer.threshold=0.3",
+    )  # fmt: skip
+    assert found["metric"] == "micro-f1"
+    found = printed(
+        "finetune", folder / "model", "--task", "retrieval", "--train", folder / "pairs.tsv",
+        "--other", "other", "-o", tmp_path / "near", "epochs=1", "answer.sharpness=0.1",
+    )  # fmt: skip
+    assert found["metric"] == "ndcg@10"
+
+
+def test_what_was_interrupted_is_gone_on_with(folder: Path, tuned: Path, tmp_path: Path) -> None:
+    texts, out = tmp_path / "texts.txt", tmp_path / "said.jsonl"
+    texts.write_text("\n".join(TEXTS) + "\n")
+    invoke("predict", tuned, texts, "-o", out)
+    whole = out.read_text()
+    part = tmp_path / "said.jsonl.part"
+    out.unlink()
+    part.write_text(whole[: len(whole) // 2])
+    with pytest.raises(UserError, match=r"was left by an interrupted run: say --resume"):
+        invoke("predict", tuned, texts, "-o", out)
+    invoke("predict", tuned, texts, "-o", out, "--resume")
+    assert [json.loads(a)["text"] for a in out.read_text().splitlines()] == TEXTS
+    assert not part.exists()
+    with pytest.raises(UserError, match="is whole: there is nothing to go on with"):
+        invoke("predict", tuned, texts, "-o", out, "--resume")
+
+
+def test_a_line_that_cannot_be_read_leaves_nothing(tuned: Path, tmp_path: Path) -> None:
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text('{"text": "a"}\n{"txt": "b"}\n')
+    with pytest.raises(UserError, match=r"texts\.jsonl line 2: no column 'text'"):
+        invoke("predict", tuned, texts, "-o", tmp_path / "said.jsonl")
+    assert {file.name for file in tmp_path.iterdir()} == {"tuned", "texts.jsonl"}
+
+
+WRONG = {
+    "unseen": ("text\tlabel\na\told\nb\todd\n", r"dev\.tsv line 3: the label 'odd' is none of"),
+    "empty": ("text\tlabel\n\told\n", r"dev\.tsv line 2, column 'text': the text is empty"),
+    "column": ("txet\tlabel\na\told\n", r"dev\.tsv line 1: no column 'text': did you mean 'txet'"),
+    "twice": ("text\tlabel\ttext\na\told\tb\n", r"dev\.tsv line 1: 2 columns are named 'text'"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_file_is_named_and_nothing_written(folder: Path, tmp_path: Path, case: str) -> None:
+    content, message = WRONG[case]
+    dev = tmp_path / "dev.tsv"
+    dev.write_text(content)
+    with pytest.raises(UserError, match=message) as caught:
+        invoke(
+            "finetune", folder / "model", "--train", folder / "train.tsv", "--dev", dev, "-o",
+            tmp_path / "out",
+        )  # fmt: skip
+    assert "\n" not in str(caught.value)
+    assert {file.name for file in tmp_path.iterdir()} == {"dev.tsv"}
+
+
+def test_a_text_of_a_hundred_thousand_pieces_is_cut_and_said(folder: Path, tmp_path: Path) -> None:
+    long = "red " * 100_000
+    (tmp_path / "train.tsv").write_text("text\tlabel\n" + f"{long}\told\n" + "a bird\tnew\n" * 8)
+    said = invoke(
+        "finetune", folder / "model", "--train", tmp_path / "train.tsv", "-o", tmp_path / "out",
+        "epochs=1", "length=32",
+    )  # fmt: skip
+    assert "1 training example is longer than a row" in said.stderr
+    assert f"{tmp_path}/train.tsv line 2" in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--search", "3", "--folds", "3"), "three questions: ask one at a time"),
+        (("--search", "brt"), "--search brt: say bert, roberta, electra, or a number"),
+        (("--sizes", "a,b"), "--sizes a,b: write numbers with commas"),
+        (("--answer", "nubmer"), "has no kind 'nubmer': did you mean 'number'"),
+        (("answer.strid=3",), "answer: has no key 'strid': did you mean 'stride'"),
+        (("adaptation=loar",), "adaptation: has no kind 'loar': did you mean 'lora'"),
+        (("adaptation.rank=3",), "adaptation: needs a kind, one of: full"),
+    ],
+)
+def test_a_mistake_is_named(
+    folder: Path, tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        invoke(
+            "finetune", folder / "model", "--train", folder / "train.tsv", "-o", tmp_path / "x",
+            *words,
+        )  # fmt: skip
+    assert not (tmp_path / "x").exists()

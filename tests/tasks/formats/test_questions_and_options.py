@@ -1,0 +1,165 @@
+"""Files of questions and of options: as their makers lay them out, and a mistake is named."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertwright.errors import UserError
+from bertwright.tasks.catalogue import find_part, find_task
+from bertwright.tasks.formats.examples import Options, Question
+from bertwright.tasks.formats.options import CodahReader, DreamReader, RaceReader, SwagReader
+from bertwright.tasks.formats.questions import QuestionReader
+from bertwright.tasks.formats.words_in_context import WordInContextReader
+
+TEXT = "The red bird sat in the tree."
+
+
+def squad(**changes: Any) -> dict[str, Any]:
+    asked = {
+        "id": "q1",
+        "question": "Who sat?",
+        "answers": [{"text": "red bird", "answer_start": 4}],
+        **changes,
+    }
+    return {"data": [{"title": "Birds", "paragraphs": [{"context": TEXT, "qas": [asked]}]}]}
+
+
+def written(path: Path, content: Any) -> Path:
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def test_questions_of_both_versions(tmp_path: Path) -> None:
+    (question,) = QuestionReader().read(written(tmp_path / "a.json", squad()))
+    assert question == Question("Who sat?", TEXT, ("red bird",), (4,), "q1")
+    none = squad(is_impossible=True, answers=[])
+    (question,) = QuestionReader().read(written(tmp_path / "b.json", none))
+    assert question.answers == ()
+    (question,) = QuestionReader().read(tmp_path / "a.json", labelled=False)
+    assert question.answers is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"answers": [{"text": "red bird", "answer_start": 5}]},
+            r"question q1: the answer 'red bird' does not stand at character 5 of its text",
+        ),
+        ({"answers": 3}, r"question q1: 'answers' is int, which it cannot be"),
+        ({"answers": [{"text": "red"}]}, r"question q1: no key 'answer_start'"),
+        ({"question": None}, r"question q1: 'question' is NoneType"),
+    ],
+)
+def test_a_wrong_question_is_named(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        QuestionReader().read(written(tmp_path / "a.json", squad(**changes)))
+    assert str(caught.value).startswith(str(tmp_path / "a.json"))
+
+
+def test_a_file_of_questions_that_is_none_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"a\.json line 1 is not JSON"):
+        QuestionReader().read(written(tmp_path / "a.json", "{"))
+    with pytest.raises(UserError, match=r"a\.json: no key 'data'"):
+        QuestionReader().read(written(tmp_path / "a.json", {}))
+    with pytest.raises(UserError, match="holds no questions"):
+        QuestionReader().read(written(tmp_path / "a.json", {"data": []}))
+
+
+def test_options_of_every_maker(tmp_path: Path) -> None:
+    codah = written(tmp_path / "a.tsv", "o\tA bird\tflies.\treads.\tpays.\tcooks.\t0\n")
+    assert CodahReader().read(codah) == [
+        Options("A bird", ("flies.", "reads.", "pays.", "cooks."), label=0)
+    ]
+    swag = written(
+        tmp_path / "a.csv",
+        "sent1,sent2,ending0,ending1,ending2,ending3,label\nA bird.,It,flies,reads,pays,cooks,2\n",
+    )
+    assert SwagReader().read(swag) == [
+        Options("A bird.", ("flies", "reads", "pays", "cooks"), "It", 2)
+    ]
+    dialogue = [["M: Hi.", "W: Ho."], [{"question": "Who?", "choice": ["M", "W"], "answer": "W"}]]
+    dream = written(tmp_path / "a.json", [[*dialogue, "1"]])
+    assert DreamReader().read(dream) == [Options("M: Hi. W: Ho.", ("M", "W"), "Who?", 1)]
+    passage = {
+        "article": "A text.",
+        "questions": ["Why?", "Who?"],
+        "options": [["a", "b"], ["c", "d"]],
+        "answers": ["B", "A"],
+    }
+    (tmp_path / "train" / "middle").mkdir(parents=True)
+    written(tmp_path / "train" / "middle" / "1.txt", passage)
+    expected = [
+        Options("A text.", ("a", "b"), "Why?", 1),
+        Options("A text.", ("c", "d"), "Who?", 0),
+    ]
+    assert RaceReader().read(find_part(tmp_path, "train")) == expected
+    one = {"article": "A text.", "question": "Why?", "options": ["a", "b"], "answer": "B"}
+    assert RaceReader().read(written(tmp_path / "a.jsonl", one)) == expected[:1]
+
+
+@pytest.mark.parametrize(
+    ("reader", "name", "content", "message"),
+    [
+        (
+            CodahReader(),
+            "a.tsv",
+            "o\tA\tb\tc\td\te\t4\n",
+            "line 1: the label '4' names none of the",
+        ),
+        (CodahReader(), "a.tsv", "o\tA\tb\n", "line 1 has 3 columns instead of 7"),
+        (
+            RaceReader(),
+            "a.jsonl",
+            '{"article": "a", "question": "b", "options": ["c"], "answer": "B"}',
+            "line 1: the answer 'B' names none of 1 options",
+        ),
+        (DreamReader(), "a.json", "[[[]]]", "dialogue 1 is no list of turns and questions"),
+        (
+            DreamReader(),
+            "a.json",
+            '[[["a"], [{"question": "b", "choice": ["c"], "answer": "d"}]]]',
+            "dialogue 1: the answer 'd' is none of its choices",
+        ),
+    ],
+)
+def test_wrong_options_are_named(
+    tmp_path: Path, reader: Any, name: str, content: str, message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        reader.read(written(tmp_path / name, content))
+
+
+def test_words_in_context_have_their_labels_beside_them(tmp_path: Path) -> None:
+    written(tmp_path / "train.data.txt", "bank\tN\t1-2\tThe bank\tA bank\n")
+    gold = written(tmp_path / "train.gold.txt", "T\n")
+    reader = WordInContextReader()
+    (example,) = reader.read(find_part(tmp_path, "train", reader.file_word))
+    assert (example.first, example.second, example.label) == ("bank: The bank", "A bank", "T")
+    written(gold, "T\nF\n")
+    with pytest.raises(UserError, match="has 2 labels for 1 lines"):
+        reader.read(tmp_path / "train.data.txt")
+
+
+@pytest.mark.parametrize(
+    ("task", "folder", "part", "number"),
+    [
+        ("codah", "codah", "dev", 556),
+        ("dream", "dream", "dev", 2040),
+        ("sick", "sick", "train", 4500),
+        ("sick-relatedness", "sick", "dev", 500),
+    ],
+)
+def test_real_files_are_read(
+    shared_data: Path, task: str, folder: str, part: Any, number: int
+) -> None:
+    known = find_task(task)
+    assert len(known.read(find_part(shared_data / folder, part))) == number
+
+
+def test_answers_of_real_questions_stand_in_their_texts(shared_data: Path) -> None:
+    found = find_task("squad2").read(shared_data / "squad" / "dev-v2.0.json")
+    assert len(found) > 10_000
+    assert any(question.answers == () for question in found)

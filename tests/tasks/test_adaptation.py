@@ -1,0 +1,181 @@
+"""Ways to adapt: each learns, trains what it says and nothing else, and is whole when saved."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from bertwright.errors import UserError
+from bertwright.tasks.adaptation import Adaptation, LowRank
+from bertwright.tasks.adaptation.low_rank import LowRankChanges, matrices_of
+from bertwright.tasks.catalogue import table_task, tagging_task
+from bertwright.tasks.fine_tuned import load_fine_tuned
+from bertwright.tasks.finetuning import FineTuneResult, finetune
+from bertwright.tasks.formats.tables import Columns
+from recipes_at_toy_size import SYSTEMS
+from small_tasks import classes, tagged
+
+CLASSES, TAGS = table_task("colours", Columns()), tagging_task("colours")
+
+WAYS: list[Any] = [
+    "full",
+    {"kind": "full", "layer_decay": 0.8, "reinitialised": 1},
+    "gradual",
+    {"kind": "last", "blocks": 1},
+    "frozen",
+    {"kind": "adapters", "width": 4},
+    {"kind": "lora", "rank": 2},
+    {"kind": "lora", "rank": 2, "sublayers": ["attention", "feed_forward"]},
+]
+every_way = pytest.mark.parametrize("way", WAYS, ids=str)
+
+SETTINGS = {"dropout": 0.0, "decay": 0.0, "compile": False, "batch": 8, "precision": "float32"}
+
+
+def adapted(model, way: Any, task=CLASSES, examples=None, **settings: Any) -> FineTuneResult:
+    chosen = {**SETTINGS, "epochs": 2, "adaptation": way, **settings}
+    examples = classes() if examples is None else examples
+    return finetune(model, task, train=examples, dev=examples, **chosen)
+
+
+def changed_parts(model, found: FineTuneResult) -> set[str]:
+    """The parts of the encoder that are not as they were: blocks by number, others by name."""
+    before = dict(model.model.encoder.named_parameters())
+    own = dict(found.model.net.encoder.named_parameters())
+    moved = [n for n in before if not torch.equal(own[n].cpu(), before[n].cpu())]
+    return {n.split(".")[1] if n.startswith("blocks") else n.split(".")[0] for n in moved}
+
+
+@every_way
+@pytest.mark.parametrize("system", ["bert", "modern"])
+def test_every_way_learns(pretrained, way: Any, system: str) -> None:
+    rate = 2e-2 if way != "full" and "reinit" not in str(way) else 3e-3
+    found = adapted(pretrained(system), way, epochs=40, rate=rate, patience=25)
+    assert found.scores[0] > 0.9
+
+
+@every_way
+def test_the_folder_answers_as_the_model_did(pretrained, way: Any, tmp_path: Path) -> None:
+    found = adapted(pretrained("bert"), way, rate=1e-2, out=tmp_path / "own")
+    again = load_fine_tuned(tmp_path / "own", precision="float32")
+    assert again.predict(classes()) == found.model.predict(classes())
+
+
+@pytest.mark.parametrize(
+    ("way", "parts"),
+    [
+        ("frozen", ""),
+        ({"kind": "last", "blocks": 1}, "1 norm"),
+        ({"kind": "lora", "rank": 2}, "0 1"),
+        ({"kind": "adapters", "width": 4}, "0 1"),
+    ],
+    ids=str,
+)
+def test_what_is_not_trained_stays_as_it_is(pretrained, way: Any, parts: str) -> None:
+    model = pretrained("bert")
+    found = adapted(model, way, rate=1e-2)
+    changed = changed_parts(model, found)
+    assert changed <= set(parts.split())
+    assert bool(changed) == bool(parts)
+    assert found.as_dict()["trained_share"] < 0.9
+
+
+def test_adapters_and_norms_are_all_that_adapters_train(pretrained) -> None:
+    model = pretrained("bert")
+    found = adapted(model, {"kind": "adapters", "width": 4}, rate=1e-2)
+    before = dict(model.model.encoder.named_parameters())
+    own = dict(found.model.net.encoder.named_parameters())
+    moved = {n for n in own if n not in before or not torch.equal(own[n], before[n])}
+    assert all("adapters" in n or "norms" in n for n in moved)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("way", [{"kind": "adapters", "width": 4}, {"kind": "lora", "rank": 2}])
+def test_what_is_added_begins_as_nothing_and_learns_in_every_encoder(
+    pretrained, system: str, way: Any
+) -> None:
+    model = pretrained(system)
+    if not matrices_of(model.model.encoder, LowRank().sublayers):
+        with pytest.raises(UserError, match="has no matrices"):
+            adapted(model, {"kind": "lora"}, epochs=0)
+        return
+    head = {"head": {"kind": "plain", "read": "mean"}}
+    plain = adapted(model, "full", epochs=0, **head)
+    begun = adapted(model, way, epochs=0, **head)
+    texts = [example.first for example in classes()]
+    near = abs(plain.model.embed(texts) - begun.model.embed(texts)).max()
+    assert near < 0.2
+    taught = adapted(model, way, epochs=2, rate=1e-2, **head)
+    losses = [epoch.loss for epoch in taught.training.epochs_seen]
+    assert losses[-1] < losses[0] or taught.scores[0] == 1.0
+    assert abs(taught.model.embed(texts) - begun.model.embed(texts)).max() > near / 10
+
+
+def test_low_rank_changes_are_of_low_rank_in_each_part(pretrained) -> None:
+    encoder = pretrained("bert").model.encoder
+    changes = LowRankChanges(encoder, 2, 4.0, ("attention",))
+    changes.begin(seed=1)
+    for up in changes.up:
+        torch.nn.init.normal_(up)
+    known = dict(encoder.named_parameters())
+    for name, weight in changes(known).items():
+        difference = (weight - known[name]).detach()
+        for part in difference.chunk(3 if len(weight) == 3 * weight.shape[1] else 1):
+            assert torch.linalg.matrix_rank(part, rtol=1e-4) == 2
+
+
+def test_states_that_are_kept_are_those_of_the_model(pretrained) -> None:
+    for task, examples in ((CLASSES, classes()), (TAGS, tagged())):
+        found = adapted(pretrained("bert"), "frozen", task, examples, calibrate=False)
+        said = found.model.predict(examples)
+        for own, kept in zip(said, found.best.predictions[0], strict=True):
+            assert own.answer == kept.answer
+
+
+@pytest.mark.parametrize("mix", ["concat", "sum", "mean", "learned"])
+@pytest.mark.parametrize("way", ["frozen", "full"])
+def test_a_head_reads_several_layers(pretrained, mix: str, way: str, tmp_path: Path) -> None:
+    head = {"kind": "plain", "read": "places", "layers": "last-2", "mix": mix}
+    out = tmp_path / "own"
+    found = adapted(
+        pretrained("bert"), way, TAGS, tagged(), head=head, rate=1e-2, epochs=8, out=out
+    )
+    losses = [epoch.loss for epoch in found.training.epochs_seen]
+    assert losses[-1] < losses[0]
+    assert load_fine_tuned(out, "float32").predict(tagged()) == found.model.predict(tagged())
+
+
+def test_frozen_states_go_into_a_small_model_of_its_own(pretrained) -> None:
+    head = {"kind": "bilstm", "width": 32, "depth": 1, "layers": "last-2"}
+    found = adapted(pretrained("bert"), "frozen", TAGS, tagged(), head=head, epochs=30, rate=2e-2)
+    assert found.scores[0] > 0.9
+
+
+def test_three_readings_are_side_by_side(pretrained) -> None:
+    head = {"kind": "dense", "read": "last-max-mean"}
+    found = adapted(pretrained("bert"), "full", head=head, epochs=1)
+    assert found.model.net.head.enter.dense.weight.shape[0] == 3 * 32
+
+
+@pytest.mark.parametrize(
+    ("system", "way", "message"),
+    [
+        ("albert", "gradual", "blocks that share their parameters are one level"),
+        ("albert", {"kind": "last", "blocks": 1}, "blocks that share their parameters"),
+        ("albert", {"kind": "full", "reinitialised": 1}, "none can begin anew"),
+        ("bert", {"kind": "full", "reinitialised": 9}, "9 of 2 blocks cannot be"),
+        ("bert", "lroa", "has no kind 'lroa': did you mean 'lora'"),
+    ],
+)
+def test_what_makes_no_sense_is_said_in_one_sentence(
+    pretrained, system: str, way: Any, message: str
+) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        adapted(pretrained(system), way)
+    assert "\n" not in str(caught.value)
+
+
+def test_every_kind_is_tried_here() -> None:
+    tried = {way if isinstance(way, str) else way["kind"] for way in WAYS}
+    assert tried == set(Adaptation.kinds())

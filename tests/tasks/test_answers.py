@@ -1,0 +1,215 @@
+"""Every kind of answer is learned by heart, in windows where texts are long, and said in words."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from bertwright.errors import UserError
+from bertwright.tasks.answers import Answer, ClosenessAnswer, OptionAnswer, SpanAnswer
+from bertwright.tasks.catalogue import table_task
+from bertwright.tasks.encoding import RowMaker
+from bertwright.tasks.finetuning import FineTuneResult, finetune
+from bertwright.tasks.formats.examples import AnyExample, Example, Options, Question, TaggedWords
+from bertwright.tasks.formats.tables import Columns
+from bertwright.tasks.task import Task
+from recipes_at_toy_size import toy
+from small_tasks import (
+    TEXTS,
+    classes,
+    numbers,
+    options,
+    partners,
+    questions,
+    several_labels,
+    similar,
+    tagged,
+)
+
+BY_HEART = {"rate": 3e-3, "dropout": 0.0, "decay": 0.0, "compile": False, "batch": 8}
+
+
+def learned(model, answer: Any, examples: list[Any], **settings: Any) -> FineTuneResult:
+    task = Task("own", Answer.choose(answer))
+    return finetune(model, task, train=examples, dev=examples, **{**BY_HEART, **settings})
+
+
+@pytest.mark.parametrize("system", ["bert", "modern", "gpt-2"])
+@pytest.mark.parametrize(
+    ("answer", "examples", "epochs"),
+    [
+        ("labels", several_labels(), 16),
+        ("option", options(), 24),
+        ({"kind": "span", "unanswerable": True}, questions(), 30),
+        ({"kind": "closeness", "highest": 5.0}, similar(), 30),
+        ({"kind": "closeness", "loss": "in-batch", "widths": [8]}, partners(), 40),
+        ({"kind": "closeness", "loss": "triplet"}, partners(), 30),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_an_answer_is_learned_by_heart(
+    pretrained, system: str, answer: Any, examples: list[Any], epochs: int
+) -> None:
+    found = learned(pretrained(system), answer, examples, epochs=epochs)
+    untrained = learned(pretrained(system), answer, examples, epochs=0)
+    if found.task.answer.name == "closeness" and found.task.answer.loss != "cosine":
+        near = [p.answer for p in found.best.predictions[0]]
+        others = [e.others[0] for e in examples]
+        far = found.model.predict([(e.first, o) for e, o in zip(examples, others, strict=True)])
+        assert np.mean([a > b.answer for a, b in zip(near, far, strict=True)]) >= 0.9
+        return
+    assert found.scores[0] > 0.85
+    assert found.scores[0] > untrained.scores[0]
+
+
+def test_relevance_ranks_the_texts_of_a_query(pretrained) -> None:
+    examples = [
+        Example(f"a {colour} thing", text, float(colour in text))
+        for colour in ("red", "green")
+        for text in TEXTS[::2]
+    ]
+    found = learned(pretrained("bert"), "relevance", examples, epochs=30)
+    assert found.metric == "ndcg@10"
+    assert found.scores[0] > 0.9
+    assert all(0 <= p.answer <= 1 for p in found.best.predictions[0])
+
+
+def test_retrieval_ranks_all_second_texts(pretrained) -> None:
+    task = table_task("own", Columns(), ClosenessAnswer(loss="in-batch"), ("recall@1", "mrr@10"))
+    found = finetune(
+        pretrained("bert"), task, train=partners(), dev=partners(), epochs=40, **BY_HEART
+    )
+    assert found.scores[0] > 0.8
+    assert found.best.report.scores["own"]["mrr@10"] >= found.scores[0]
+
+
+def test_a_vector_is_what_embed_gives(pretrained) -> None:
+    model = learned(pretrained("bert"), {"kind": "closeness", "highest": 5.0}, similar(), epochs=2)
+    first, second = TEXTS[:2]
+    a, b = model.model.embed([first, second], normalise=True)
+    (said,) = model.model.predict([(first, second)])
+    assert said.answer == pytest.approx(float(a @ b), abs=1e-2)
+
+
+def test_balanced_weights_find_what_is_rare(pretrained) -> None:
+    rare = [replace(e, label="old") if n < 2 else replace(e, label="new")
+            for n, e in enumerate(classes())]  # fmt: skip
+    settings = {"epochs": 1, "rate": 1e-6, "precision": "float32"}
+    plain = learned(pretrained(), "class", rare, **settings).training.epochs_seen[0].loss
+    weighted = (
+        learned(pretrained(), {"kind": "class", "weights": "balanced"}, rare, **settings)
+        .training.epochs_seen[0]
+        .loss
+    )
+    assert weighted != pytest.approx(plain, rel=1e-3)
+    with pytest.raises(UserError, match=r"answer\.weights: no label 'odl': did you mean 'old'"):
+        learned(pretrained(), {"kind": "class", "weights": {"odl": 2.0}}, rare)
+
+
+@pytest.mark.parametrize("answer", ["class", "number", "labels"])
+def test_a_long_text_is_read_in_windows(pretrained, answer: str) -> None:
+    examples = {"class": classes, "number": numbers, "labels": several_labels}[answer]()
+    long = [replace(e, first=f"{' the' * 40} {e.first}") for e in examples]
+    settings = {"epochs": 1, "length": 16}
+    cut = learned(pretrained(), answer, long, **settings)
+    whole = learned(pretrained(), {"kind": answer, "stride": 6}, long, **settings)
+    assert cut.cut == {"own": len(long)}
+    assert whole.cut == {"own": 0}
+    assert len(whole.training.parts[0].rows) > len(long)
+    assert len(whole.best.predictions[0]) == len(long)
+
+
+def test_windows_leave_no_piece_out(wordpiece) -> None:
+    maker = RowMaker.of(toy("bert"), wordpiece, 10)
+    ids = wordpiece.encode("the red bird is old and remarkably large and the tree is new")
+    rows = maker.rows([Example("the red bird is old and remarkably large and the tree is new")], 3)
+    assert set(ids) <= {piece for row in rows for piece in row.pieces}
+    assert all(len(row.pieces) <= 10 for row in rows)
+    assert rows[-1].pieces[-2] == ids[-1]
+    pairs = maker.rows([Example("the red bird", "is old and remarkably large and the tree")], 100)
+    assert {row.example for row in pairs} == {0}
+    assert all(len(row.pieces) <= 10 for row in pairs)
+
+
+def test_an_answer_stands_where_its_window_says(wordpiece) -> None:
+    text = "the tree and the river and the red bird is remarkably old"
+    question = Question("which bird", text, ("red bird",), (text.index("red"),))
+    maker = RowMaker.of(toy("bert"), wordpiece, 16)
+    answering = SpanAnswer(stride=3).build(())
+    rows = answering.rows(maker, [question])
+    assert len(rows) > 1
+    found: list[str] = []
+    for row in rows:
+        first, last = answering.targets([row], question)
+        assert row.places[0] == 0
+        if last:
+            start, stop = row.characters[first - 1][0], row.characters[last - 1][1]
+            found.append(text[start:stop])
+    assert found
+    assert set(found) == {"red bird"}
+
+
+@pytest.mark.parametrize("unanswerable", [False, True])
+def test_the_best_span_is_said_or_none(wordpiece, unanswerable: bool) -> None:
+    text = "the red bird is old"
+    maker = RowMaker.of(toy("bert"), wordpiece, 32)
+    answering = SpanAnswer(unanswerable=unanswerable).build(())
+    (row,) = answering.rows(maker, [Question("which", text)])
+    outputs = np.full((len(row.places), 2), -5.0, np.float32)
+    outputs[2, 0], outputs[3, 1] = 4.0, 4.0
+    (said,) = answering.predictions([row], [outputs], [Question("which", text)])
+    assert said.answer == "red bird"
+    outputs[0] = 9.0
+    (said,) = answering.predictions([row], [outputs], [Question("which", text)])
+    assert said.answer == ("" if unanswerable else "red bird")
+
+
+def test_an_end_is_not_before_its_beginning(wordpiece) -> None:
+    maker = RowMaker.of(toy("bert"), wordpiece, 32)
+    question = Question("which", "the red bird is old")
+    answering = SpanAnswer(longest_answer=1).build(())
+    (row,) = answering.rows(maker, [question])
+    outputs = np.zeros((len(row.places), 2), np.float32)
+    outputs[4, 0], outputs[2, 1] = 5.0, 5.0
+    (said,) = answering.predictions([row], [outputs], [question])
+    assert said.answer in ("bird", "red")
+    assert len(str(said.answer).split()) == 1
+
+
+def test_options_may_differ_in_number() -> None:
+    answering = OptionAnswer().build(())
+    outputs = torch.tensor([[1.0], [2.0], [0.0], [3.0], [1.0]])
+    loss, right = answering.loss(outputs, [2, 3], torch.tensor([1, 1]))
+    expected = -torch.log_softmax(outputs[:2, 0], 0)[1] - torch.log_softmax(outputs[2:, 0], 0)[1]
+    assert loss == pytest.approx(float(expected))
+    assert int(right) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "example", "message"),
+    [
+        ("class", TaggedWords(("a",), ("b",)), "an answer of class needs Example"),
+        ("tags", Example("a", label="b"), "an answer of tags needs TaggedWords"),
+        ("span", Options("a", ("b",), label=0), "an answer of span needs Question"),
+        ("closeness", Example("a", label=1.0), "a second text is needed"),
+        (
+            {"kind": "closeness", "loss": "triplet"},
+            Example("a", "b"),
+            "the loss triplet needs a third text",
+        ),
+    ],
+)
+def test_an_example_of_another_shape_is_refused(
+    pretrained, answer: Any, example: AnyExample, message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        learned(pretrained(), answer, [example] * 4)
+
+
+def test_tags_that_training_has_not_met_are_only_wrong(pretrained) -> None:
+    odd = [TaggedWords(("The", "red"), ("O", "B-NEW"))]
+    task = Task("own", Answer.choose("tags"))
+    found = finetune(pretrained(), task, train=tagged(), dev=odd, epochs=1, **BY_HEART)
+    assert found.best.predictions[0][0].answer[1] != "B-NEW"

@@ -1,0 +1,40 @@
+"""Calibration: a temperature undoes what was overstated, and changes no answer."""
+
+import numpy as np
+import pytest
+
+from bertwright.tasks.calibration import (
+    Evidence,
+    calibrate,
+    calibration_error,
+    fitted_temperature,
+)
+
+
+def honest(number: int, seed: int = 0) -> Evidence:
+    """Outputs whose probabilities are as often right as they say."""
+    generator = np.random.default_rng(seed)
+    outputs = generator.normal(0, 2, (number, 3))
+    chances = np.exp(outputs) / np.exp(outputs).sum(1, keepdims=True)
+    right = [int(generator.choice(3, p=row)) for row in chances]
+    return Evidence(outputs, np.array(right))
+
+
+@pytest.mark.parametrize("overstated", [0.4, 1.0, 3.0])
+def test_the_temperature_is_by_how_much_outputs_are_overstated(overstated: float) -> None:
+    evidence = honest(20_000)
+    loud = Evidence(evidence.outputs * overstated, evidence.right)
+    assert fitted_temperature(loud) == pytest.approx(overstated, rel=0.05)
+
+
+def test_what_is_mended_was_wrong_before() -> None:
+    evidence = honest(5_000)
+    found = calibrate(Evidence(evidence.outputs * 4, evidence.right))
+    assert found.error_before > 0.1
+    assert found.error < 0.03
+    assert calibration_error(evidence, 1.0) < 0.03
+
+
+def test_one_decision_has_no_second_half() -> None:
+    found = calibrate(Evidence(np.array([[2.0, 0.0]]), np.array([0])))
+    assert found.error == found.error_before

@@ -1,0 +1,91 @@
+"""Searches, folds and learning curves: every trial is told, and nobody judges what it learned."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertwright.errors import UserError
+from bertwright.tasks import search as searching
+from bertwright.tasks.catalogue import table_task
+from bertwright.tasks.data import Data
+from bertwright.tasks.finetuning import unwatched
+from bertwright.tasks.folds import _folds, cross_validate
+from bertwright.tasks.formats.examples import Example
+from bertwright.tasks.formats.tables import Columns
+from bertwright.tasks.learning_curve import learning_curve
+from bertwright.tasks.search import expected_best, search_drawn, search_grid
+from small_tasks import classes
+
+OWN = Data(table_task("own", Columns()), train=classes(), dev=classes())
+SETTINGS = {"dropout": 0.0, "decay": 0.0, "compile": False}
+
+
+def test_a_grid_is_tried_whole_and_told_whole(pretrained, monkeypatch) -> None:
+    grid = {"batch": (8, 16), "rate": (1e-4, 1e-3), "epochs": (1,)}
+    monkeypatch.setitem(searching.GRIDS, "bert", grid)
+    found = search_grid(pretrained(), [OWN], "bert", unwatched, {**SETTINGS, "batch": 8})
+    tried = [dict(trial.settings) for trial in found.trials]
+    scale = 768 / 32
+    assert [t["rate"] for t in tried] == pytest.approx([1e-4 * scale, 1e-3 * scale])
+    assert all("batch" not in t for t in tried), "what is stated is not searched"
+    said = found.as_dict()
+    assert len(said["trials"]) == 2
+    assert said["over_trials"]["best"] == max(t.score for t in found.trials)
+    assert found.result.scores[0] == said["over_trials"]["best"]
+
+
+def test_a_drawn_search_is_the_same_twice(pretrained) -> None:
+    first, again = (
+        search_drawn(pretrained(), [OWN], 3, unwatched, {**SETTINGS, "epochs": 1}) for _ in range(2)
+    )
+    assert [t.as_dict() for t in first.trials] == [t.as_dict() for t in again.trials]
+    assert len({t.settings["rate"] for t in first.trials}) == 3
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_the_expected_best_rises_from_the_mean_to_the_best(scores: list[float]) -> None:
+    expected = expected_best(scores)
+    assert expected[0] == pytest.approx(np.mean(scores))
+    assert all(a <= b + 1e-9 for a, b in pairwise(expected))
+    assert expected[-1] <= max(scores) + 1e-9
+
+
+@given(st.integers(4, 40), st.integers(2, 4), st.integers(0, 2))
+def test_every_example_judges_once(number: int, folds: int, seed: int) -> None:
+    examples = [Example(str(n), label="a") for n in range(number)]
+    judged: list[str] = []
+    for learned, judging in _folds(examples, folds, seed):
+        assert not {e.first for e in learned} & {e.first for e in judging}
+        assert len(learned) + len(judging) == number
+        judged += [e.first for e in judging]
+    assert sorted(judged) == sorted(e.first for e in examples)
+
+
+def test_folds_are_told_with_their_interval(pretrained) -> None:
+    found = cross_validate(pretrained(), OWN, 3, settings={**SETTINGS, "epochs": 1}).as_dict()
+    assert len(found["scores"]) == 3
+    low, high = found["interval"]
+    assert low <= found["mean"] <= high
+    with pytest.raises(UserError, match=r"--folds 99: 32 examples give 2 to 16"):
+        cross_validate(pretrained(), OWN, 99)
+
+
+def test_a_curve_has_both_encoders_at_every_size(pretrained, tmp_path: Path) -> None:
+    settings = {**SETTINGS, "epochs": 1, "seeds": 2}
+    curve = learning_curve(pretrained(), OWN, [16, None], settings=settings)
+    rows = curve.as_dict()["sizes"]
+    assert [(r["encoder"], r["examples"]) for r in rows] == [
+        ("pre-trained", 16),
+        ("pre-trained", 32),
+        ("untrained", 16),
+        ("untrained", 32),
+    ]
+    assert all(len(r["scores"]) == 2 for r in rows)
+    curve.draw(tmp_path / "curve.png")
+    assert (tmp_path / "curve.png").stat().st_size > 1000
+    with pytest.raises(UserError, match=r"--sizes 99: there are 32 training examples"):
+        learning_curve(pretrained(), OWN, [99])

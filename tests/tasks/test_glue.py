@@ -1,0 +1,85 @@
+"""GLUE: every task that is there, the leaderboard's score, its files, and no work done twice."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bertwright.errors import UserError
+from bertwright.tasks.glue import SUBMISSIONS, run_glue
+from small_tasks import TEXTS
+
+SETTINGS = {"epochs": 1, "compile": False, "batch": 16}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    rte = "".join(
+        f"{n}\t{text}\tThe bird\t{'entailment' if 'bird' in text else 'not_entailment'}\n"
+        for n, text in enumerate(TEXTS)
+    )
+    mnli = "".join(
+        f"{text}\tThe bird\t{('entailment', 'neutral', 'contradiction')[n % 3]}\n"
+        for n, text in enumerate(TEXTS)
+    )
+    cola = "".join(f"x\t{n % 2}\t\t{text}\n" for n, text in enumerate(TEXTS))
+    parts = {
+        "RTE": ["train", "dev"],
+        "MNLI": ["train", "dev_matched", "dev_mismatched"],
+        "CoLA": ["train", "dev"],
+    }
+    names = {"RTE": "index\tsentence1\tsentence2\tlabel\n", "CoLA": ""}
+    for name, files in parts.items():
+        (folder / name).mkdir(parents=True)
+        rows = {"RTE": rte, "MNLI": mnli, "CoLA": cola}[name]
+        header = names.get(name, "sentence1\tsentence2\tgold_label\n")
+        for file in files:
+            (folder / name / f"{file}.tsv").write_text(header + rows)
+    unlabelled = "".join(f"{n}\t{text}\tThe bird\n" for n, text in enumerate(TEXTS))
+    (folder / "RTE" / "test.tsv").write_text("index\tsentence1\tsentence2\n" + unlabelled)
+    for word in ("matched", "mismatched"):
+        file = folder / "MNLI" / f"test_{word}.tsv"
+        file.write_text("index\tsentence1\tsentence2\n" + unlabelled)
+    texts = "".join(f"{n}\t{text}\n" for n, text in enumerate(TEXTS))
+    (folder / "CoLA" / "test.tsv").write_text("index\tsentence\n" + texts)
+    return folder
+
+
+def test_all_that_is_there_is_learned_scored_and_submitted(pretrained, data, tmp_path) -> None:
+    out = tmp_path / "out"
+    found = run_glue(pretrained(), data, out, settings=SETTINGS)
+    assert set(found["tasks"]) == {"cola", "mnli", "rte"}
+    assert found["tasks"]["cola"]["score"] == found["tasks"]["cola"]["matthews"]
+    mnli = found["tasks"]["mnli"]
+    assert mnli["score"] == pytest.approx((mnli["matched"] + mnli["mismatched"]) / 2)
+    scores = [of["score"] for of in found["tasks"].values()]
+    assert found["score"] == pytest.approx(sum(scores) / 3)
+    assert json.loads((out / "glue.json").read_text())["score"] == found["score"]
+    written = {file.name for file in (out / "submission").iterdir()}
+    assert written == {SUBMISSIONS["rte"], SUBMISSIONS["cola"], "MNLI-m.tsv", "MNLI-mm.tsv"}
+    lines = (out / "submission" / "RTE.tsv").read_text().splitlines()
+    assert lines[0] == "index\tprediction"
+    assert len(lines) == 1 + len(TEXTS)
+    assert {line.split("\t")[1] for line in lines[1:]} <= {"entailment", "not_entailment"}
+
+
+def test_what_is_done_is_not_done_again(pretrained, data, tmp_path, monkeypatch) -> None:
+    out = tmp_path / "out"
+    first = run_glue(pretrained(), data, out, settings=SETTINGS)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("everything is there")
+
+    monkeypatch.setattr("bertwright.tasks.glue.finetune", refuse)
+    assert run_glue(pretrained(), data, out, settings=SETTINGS) == first
+    with pytest.raises(UserError, match=r"cola was trained with epochs=1, asked is 2"):
+        run_glue(pretrained(), data, out, settings={**SETTINGS, "epochs": 2})
+
+
+def test_a_folder_without_tasks_is_named(pretrained, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such folder"):
+        run_glue(pretrained(), tmp_path / "none", tmp_path / "out")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="has no folder of a task of GLUE"):
+        run_glue(pretrained(), tmp_path / "empty", tmp_path / "out")
