@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bertwright.tasks.evaluation import evaluate
     from bertwright.tasks.fine_tuned import FineTuned
     from bertwright.tasks.finetuning import finetune
-    from bertwright.tasks.formats.examples import Example, TaggedWords
+    from bertwright.tasks.formats.examples import Example, Options, Question, TaggedWords
     from bertwright.tasks.task import Task
     from bertwright.text.preparation import prepare
     from bertwright.text.shards import Data
@@ -28,6 +28,8 @@ __all__ = [
     "Data",
     "Example",
     "FineTuned",
+    "Options",
+    "Question",
     "Recipe",
     "TaggedWords",
     "Task",
@@ -46,6 +48,8 @@ _MODULES = {
     "Data": "text.shards",
     "Example": "tasks.formats.examples",
     "FineTuned": "tasks.fine_tuned",
+    "Options": "tasks.formats.examples",
+    "Question": "tasks.formats.examples",
     "Recipe": "recipes.schema",
     "TaggedWords": "tasks.formats.examples",
     "Task": "tasks.task",

@@ -135,7 +135,7 @@ def test_a_line_that_cannot_be_read_leaves_nothing(tuned: Path, tmp_path: Path) 
 
 
 WRONG = {
-    "unseen": ("text\tlabel\na\told\nb\todd\n", r"dev\.tsv line 3: the label 'odd' is none of"),
+    "unseen": ("text\tlabel\na\told\nb\todd\n", r"dev\.tsv line 3: task train has no label 'odd'"),
     "empty": ("text\tlabel\n\told\n", r"dev\.tsv line 2, column 'text': the text is empty"),
     "column": ("txet\tlabel\na\told\n", r"dev\.tsv line 1: no column 'text': did you mean 'txet'"),
     "twice": ("text\tlabel\ttext\na\told\tb\n", r"dev\.tsv line 1: 2 columns are named 'text'"),

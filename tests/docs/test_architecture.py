@@ -26,6 +26,12 @@ from bertwright.objectives import Objective
 from bertwright.objectives.output import OutputChoice
 from bertwright.optimisers.optimiser import Optimiser
 from bertwright.recipes import Recipe
+from bertwright.tasks.adaptation import Adaptation
+from bertwright.tasks.answers import Answer
+from bertwright.tasks.catalogue import TASKS
+from bertwright.tasks.formats.reader import Reader
+from bertwright.tasks.heads import HeadChoice
+from bertwright.tasks.perturbation import Perturbation
 from bertwright.text.tokenizers import TokenizerChoice
 
 TEXT = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -47,7 +53,17 @@ AXES: dict[str, type[Choice]] = {
     "selection": Selection,
     "corruption": Corruption,
     "optimiser": Optimiser,
+    "reader": Reader,
+    "answer": Answer,
+    "head": HeadChoice,
+    "adaptation": Adaptation,
+    "perturbation": Perturbation,
 }
+
+
+def test_every_task_by_name_is_told() -> None:
+    told = (Path(__file__).parents[2] / "docs" / "adaptation.md").read_text(encoding="utf-8")
+    assert [name for name in TASKS if not re.search(rf"\b{re.escape(name)}\b", told)] == []
 
 
 def test_the_rooms_are_those_that_are_there() -> None:

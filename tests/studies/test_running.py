@@ -56,6 +56,24 @@ def test_what_is_done_is_not_done_again(
     assert run_study(small_study(name="another", seeds=1), folder)["one"][0] == found["one"][0]
 
 
+def test_weights_are_needed_until_they_are_measured(
+    folder: Path, tmp_path: Path, data: Path, found: Found, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for run in (folder / "runs").iterdir():
+        (tmp_path / "runs" / run.name).mkdir(parents=True)
+        figures = (run / "measures.json").read_text()
+        (tmp_path / "runs" / run.name / "measures.json").write_text(figures)
+
+    def no_more(*_: object, **__: object) -> None:
+        raise AssertionError("its figures are known")
+
+    monkeypatch.setattr(running, "pretrain", no_more)
+    assert run_study(small_study(), tmp_path, data=data) == found
+    after = small_study(arms={"after": {"recipe": "bert-tiny", "start_from": "one"}})
+    with pytest.raises(AssertionError, match="its figures are known"):
+        run_study(after, tmp_path, data=data)
+
+
 def test_two_at_once_find_the_same(tmp_path: Path, data: Path, found: Found) -> None:
     assert run_study(small_study(), tmp_path, data=data, processes=2) == found
 

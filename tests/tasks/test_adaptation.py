@@ -58,7 +58,7 @@ def test_every_way_learns(pretrained, way: Any, system: str) -> None:
 @every_way
 def test_the_folder_answers_as_the_model_did(pretrained, way: Any, tmp_path: Path) -> None:
     found = adapted(pretrained("bert"), way, rate=1e-2, out=tmp_path / "own")
-    again = load_fine_tuned(tmp_path / "own", precision="float32")
+    again = load_fine_tuned(tmp_path / "own")
     assert again.predict(classes()) == found.model.predict(classes())
 
 
@@ -143,7 +143,7 @@ def test_a_head_reads_several_layers(pretrained, mix: str, way: str, tmp_path: P
     )
     losses = [epoch.loss for epoch in found.training.epochs_seen]
     assert losses[-1] < losses[0]
-    assert load_fine_tuned(out, "float32").predict(tagged()) == found.model.predict(tagged())
+    assert load_fine_tuned(out).predict(tagged()) == found.model.predict(tagged())
 
 
 def test_frozen_states_go_into_a_small_model_of_its_own(pretrained) -> None:

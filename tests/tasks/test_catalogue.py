@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bertwright.errors import UserError
@@ -34,10 +35,14 @@ def test_a_perfect_answer_has_the_best_score(name: str) -> None:
         "tags": [TaggedWords(("a", "b"), ("B-X", "O")), TaggedWords(("c",), ("B-Y",))],
         "option": [Options("a", ("b", "c"), label=1), Options("a", ("b", "c"), label=0)],
         "span": [Question("a", "b c", ("b", "c"), (0, 2)), Question("a", "b c", ("b c",), (0,))],
+        "closeness": [Example(f"a{n}", f"b{n}", n) for n in (1.0, 2.0, 4.0)],
+        "relevance": [Example("a", "b", 1.0), Example("a", "c", 0.0)],
     }[task.answer.name]
     right = [task.answer.reference(example) for example in examples]
     said = [r[0] if task.answer.name == "span" else r for r in right]
-    found = task.score(examples, [Prediction(answer) for answer in said])
+    vectors = [np.eye(len(said), dtype=np.float32)[[n, n]] for n in range(len(said))]
+    predictions = [Prediction(a, vectors=v) for a, v in zip(said, vectors, strict=True)]
+    found = task.score(examples, predictions)
     assert found == pytest.approx(dict.fromkeys(task.metrics, 1.0))
 
 

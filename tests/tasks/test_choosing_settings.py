@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bertwright.errors import UserError
 from bertwright.tasks import search as searching
 from bertwright.tasks.catalogue import table_task
-from bertwright.tasks.data import Data
+from bertwright.tasks.data import TaskData
 from bertwright.tasks.finetuning import unwatched
 from bertwright.tasks.folds import _folds, cross_validate
 from bertwright.tasks.formats.examples import Example
@@ -20,7 +20,7 @@ from bertwright.tasks.learning_curve import learning_curve
 from bertwright.tasks.search import expected_best, search_drawn, search_grid
 from small_tasks import classes
 
-OWN = Data(table_task("own", Columns()), train=classes(), dev=classes())
+OWN = TaskData(table_task("own", Columns()), train=classes(), dev=classes())
 SETTINGS = {"dropout": 0.0, "decay": 0.0, "compile": False}
 
 

@@ -262,7 +262,7 @@ def test_wrong_examples_are_named(pretrained, tmp_path: Path) -> None:
         finetune(pretrained(), CLASSES, train=classes(), dev=[Example("a")])
     with pytest.raises(UserError, match="the training part has an example without a label"):
         finetune(pretrained(), CLASSES, train=[*classes(), Example("a")])
-    with pytest.raises(UserError, match="task cola has no label 'new'"):
+    with pytest.raises(UserError, match="task cola has no label 'old'"):
         finetune(pretrained(), "cola", train=classes())
     with pytest.raises(UserError, match="needs --data DIR, or --train FILE"):
         finetune(pretrained(), CLASSES)

@@ -7,7 +7,7 @@ import torch
 
 from bertwright.errors import UserError
 from bertwright.tasks.catalogue import find_task, table_task, tagging_task
-from bertwright.tasks.data import Data
+from bertwright.tasks.data import TaskData
 from bertwright.tasks.fine_tuned import load_fine_tuned
 from bertwright.tasks.finetuning import finetune_together
 from bertwright.tasks.formats.tables import Columns
@@ -16,9 +16,9 @@ from small_tasks import classes, numbers, options, tagged
 SETTINGS = {"rate": 3e-3, "dropout": 0.0, "decay": 0.0, "compile": False, "batch": 8}
 
 SEVERAL = [
-    Data(table_task("ages", Columns()), train=classes(), dev=classes()),
-    Data(tagging_task("things"), train=tagged(), dev=tagged()),
-    Data(table_task("kinds", Columns(), "number"), train=numbers(), dev=numbers()),
+    TaskData(table_task("ages", Columns()), train=classes(), dev=classes()),
+    TaskData(tagging_task("things"), train=tagged(), dev=tagged()),
+    TaskData(table_task("kinds", Columns(), "number"), train=numbers(), dev=numbers()),
 ]
 
 
@@ -53,6 +53,6 @@ def test_two_of_one_name_are_refused(pretrained) -> None:
 
 
 def test_options_stand_beside_classes(pretrained) -> None:
-    several = [SEVERAL[0], Data(find_task("codah"), train=options(), dev=options())]
+    several = [SEVERAL[0], TaskData(find_task("codah"), train=options(), dev=options())]
     found = finetune_together(pretrained(), several, epochs=2, share_power=0.5, **SETTINGS)
     assert set(found.best.report.scores) == {"ages", "codah"}

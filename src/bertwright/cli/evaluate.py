@@ -18,6 +18,12 @@ def evaluate(
             "of its task, or a folder with a development file."
         ),
     ],
+    errors: Annotated[
+        Path | None,
+        typer.Option(
+            help="For a fine-tuned model: a JSON lines file of what it got wrong, the surest first."
+        ),
+    ] = None,
     plugin: Plugin = None,
     as_json: AsJson = False,
 ) -> None:
@@ -25,7 +31,13 @@ def evaluate(
     from bertwright.machine import tune_allocator
 
     tune_allocator()
+    from bertwright.files import atomic_file
     from bertwright.interop.loading import load
     from bertwright.tasks import evaluation
+    from bertwright.tasks.result_folder import write_lines
 
-    report(evaluation.evaluate(load(model), data), as_json)
+    loaded = load(model)
+    report(evaluation.evaluate(loaded, data), as_json)
+    if errors is not None:
+        with atomic_file(errors) as temporary:
+            write_lines(temporary, evaluation.errors(loaded, data))

@@ -15,7 +15,7 @@ from bertwright.cli.tasks import Asked
 
 if TYPE_CHECKING:
     from bertwright.model.text_model import TextModel
-    from bertwright.tasks.data import Data
+    from bertwright.tasks.data import TaskData
     from bertwright.tasks.finetuning import Watch
 
 TASK_HELP = (
@@ -162,7 +162,7 @@ def _watch(many: bool) -> "Watch":
 
 
 def _plain(
-    model: "TextModel", several: "Sequence[Data]", output: Path, settings: dict[str, Any]
+    model: "TextModel", several: "Sequence[TaskData]", output: Path, settings: dict[str, Any]
 ) -> dict[str, Any]:
     from bertwright.tasks.answers.answer import told
     from bertwright.tasks.finetuning import finetune_together
@@ -184,7 +184,7 @@ def _plain(
 
 def _search(
     model: "TextModel",
-    several: "Sequence[Data]",
+    several: "Sequence[TaskData]",
     search: str,
     output: Path,
     settings: dict[str, Any],
@@ -205,7 +205,7 @@ def _search(
 
 def _folds(
     model: "TextModel",
-    several: "Sequence[Data]",
+    several: "Sequence[TaskData]",
     folds: int,
     output: Path,
     settings: dict[str, Any],
@@ -219,7 +219,7 @@ def _folds(
 
 def _sizes(
     model: "TextModel",
-    several: "Sequence[Data]",
+    several: "Sequence[TaskData]",
     sizes: str,
     output: Path,
     settings: dict[str, Any],
@@ -244,7 +244,7 @@ def _glue(model: "TextModel", data: Path, output: Path, settings: dict[str, Any]
     return run_glue(model, data, output, watch=_watch(False), say=say, settings=settings)
 
 
-def _one(several: "Sequence[Data]") -> "Data":
+def _one(several: "Sequence[TaskData]") -> "TaskData":
     from bertwright.errors import UserError
 
     if len(several) > 1:

@@ -9,7 +9,7 @@ import typer
 from bertwright.cli.stated import refuse
 
 if TYPE_CHECKING:
-    from bertwright.tasks.data import Data
+    from bertwright.tasks.data import TaskData
     from bertwright.tasks.task import Task
 
 OPEN = ("similarity", "retrieval", "rank")
@@ -31,20 +31,21 @@ class Asked:
     answer: str
     tags: str | None
 
-    def several(self, context: typer.Context, answer: dict[str, Any]) -> "list[Data]":
-        """The tasks with their data; ``answer`` are settings of the answer, stated one by one."""
+    def several(self, context: typer.Context, answer: dict[str, Any]) -> "list[TaskData]":
+        """The tasks with their data; ``answer`` are settings of it that are stated one by one."""
         from bertwright.errors import UserError
-        from bertwright.tasks.data import Data
+        from bertwright.tasks.data import TaskData
 
         names = [] if self.task is None else self.task.split(",")
         if len(names) > 1:
             if self.data is None:
                 raise UserError(f"--task {self.task}: --data DIR has a folder for each of them")
             return [
-                Data(self._own(context, name, answer), folder_of(self.data, name)) for name in names
+                TaskData(self._own(context, name, answer), folder_of(self.data, name))
+                for name in names
             ]
         task = self._own(context, names[0] if names else None, answer)
-        return [Data(task, self.data, self.train, self.dev)]
+        return [TaskData(task, self.data, self.train, self.dev)]
 
     def _own(self, context: typer.Context, name: str | None, answer: dict[str, Any]) -> "Task":
         from bertwright.recipes.loading import merged

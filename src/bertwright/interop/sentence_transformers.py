@@ -4,7 +4,7 @@ it which states become the vector of a text."""
 import json
 import shutil
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -105,7 +105,7 @@ def _difference(folder: Path, model: TextModel, pooling: Pooling) -> float:
     except ImportError as error:
         raise MissingExtra("sentence-transformers", "sentence-transformers") from error
     stock: Any = SentenceTransformer(str(folder), device="cpu")
-    theirs = cast(Any, stock.encode(list(TEXTS), convert_to_numpy=True))
+    theirs = stock.encode(list(TEXTS), convert_to_numpy=True)
     ours = model.embed(TEXTS, pooling)
     difference = float(np.abs(theirs - ours).max())
     if not difference <= TOLERANCE * max(1.0, float(np.abs(ours).max())):

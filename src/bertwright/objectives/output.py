@@ -164,6 +164,11 @@ class Output(nn.Module):
         self.transform.compile(dynamic=False)
         self._pointwise = Pointwise.compiled()
 
+    def of_pieces(self, pieces: Tensor, embedding: Tensor) -> tuple[Tensor, Tensor]:
+        """What the logits of pieces (N,) are made with: weights (N, W) and biases (N,)."""
+        bias = embedding.new_zeros(len(pieces)) if self.bias is None else self.bias[pieces]
+        return self._own(embedding)[pieces], bias
+
     def _hidden(self, states: Tensor) -> Tensor:
         hidden: Tensor = self.transform(states)
         return hidden if self.scale == 1.0 else hidden * self.scale

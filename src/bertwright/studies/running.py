@@ -53,7 +53,10 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Run:
-    """One arm with one seed: all that a process, here or elsewhere, needs to know."""
+    """One arm with one seed: all that a process, here or elsewhere, needs to know.
+
+    Its weights are needed until it is measured, and where another arm starts from them (``kept``).
+    """
 
     recipe: Recipe
     prepared: Prepared
@@ -62,6 +65,14 @@ class Run:
     measures: Mapping[str, Measure]
     start_from: Path | None = None
     threads: int | None = None
+    kept: bool = False
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing has to be trained."""
+        if is_model(self.folder):
+            return True
+        return not self.kept and self._known().keys() >= set(self._stated().values())
 
     def __call__(self) -> dict[str, float]:
         """Train and measure, as far as that has not been done."""
@@ -70,7 +81,7 @@ class Run:
 
             torch.set_num_threads(self.threads)
         with _alone(self.folder.parent.parent, self.folder.name):
-            if not is_model(self.folder):
+            if not self.done:
                 self._train()
             return self._measured()
 
@@ -87,19 +98,35 @@ class Run:
         shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
 
     def _measured(self) -> dict[str, float]:
-        file = self.folder / "measures.json"
-        known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-        seed = self.recipe.seed
+        known, seed = self._known(), self.recipe.seed
         trained = Trained(self.folder, Data.open(self.prepared.data), self.prepared.corpus, seed)
         figures: dict[str, float] = {}
-        for name, measure in self.measures.items():
-            files = [digests(path) for path in measure.reads(self.prepared.corpus)]
-            stated = _hash([measure.model_dump(mode="json", exclude={"arms"}), files])
+        for name, stated in self._stated().items():
             if stated not in known:
-                known[stated] = dict(measure.of(trained))
-                write_text(file, json.dumps(known, indent=1) + "\n")
+                known[stated] = dict(self.measures[name].of(trained))
+                write_text(self._file, json.dumps(known, indent=1) + "\n")
             figures |= {f"{name}.{figure}": value for figure, value in known[stated].items()}
         return figures
+
+    @property
+    def _file(self) -> Path:
+        return self.folder / "measures.json"
+
+    def _known(self) -> dict[str, dict[str, float]]:
+        """The figures that were found before, by what they hang on."""
+        return json.loads(self._file.read_text("utf-8")) if self._file.is_file() else {}
+
+    def _stated(self) -> dict[str, str]:
+        """By measure, what its figures hang on."""
+        return {
+            name: _hash(
+                [
+                    measure.model_dump(mode="json", exclude={"arms"}),
+                    [digests(path) for path in measure.reads(self.prepared.corpus)],
+                ]
+            )
+            for name, measure in self.measures.items()
+        }
 
 
 def run_study(
@@ -149,7 +176,7 @@ def _require_fitting(study: Study, runs: Mapping[tuple[str, int], Run], data: Da
     """Refuse what the data or the measures do not allow, before anything is trained."""
     for arm in study.arms:
         run = runs[arm, 0]
-        if is_model(run.folder):
+        if run.done:
             continue
         recipe = fitted(run.recipe, data)
         RecipeBatches(recipe, data).plan()
@@ -204,7 +231,9 @@ def _run(
     }
     folder = out / "runs" / _hash(deciding)
     measures = {n: m for n, m in study.measures.items() if m.arms is None or arm in m.arms}
-    return Run(recipe, prepared, folder, study.equal.seconds, measures, before)
+    kept = arm in {other.start_from for other in study.arms.values()}
+    seconds = study.equal.seconds
+    return Run(recipe, prepared, folder, seconds, measures, before, kept=kept)
 
 
 def prepared_for(corpus: Corpus, tokenizer: TokenizerChoice, out: Path) -> Prepared:

@@ -20,7 +20,7 @@ Given = Examples | Path | str
 
 
 @dataclass(frozen=True)
-class Data:
+class TaskData:
     """A task, and a folder with its parts, or its parts as files or examples."""
 
     task: Task | str
@@ -54,7 +54,7 @@ class Data:
         return task, learned, judged
 
 
-def parts_of(several: Sequence[Data]) -> list[tuple[Task, Examples, Examples]]:
+def parts_of(several: Sequence[TaskData]) -> list[tuple[Task, Examples, Examples]]:
     """The parts of several tasks, which have names of their own."""
     found = [data.parts() for data in several]
     names = [task.name for task, _, _ in found]

@@ -15,7 +15,7 @@ Confusion = dict[str, dict[str, int]]
 
 def confusion(task: Task, examples: Examples, predictions: Sequence[Prediction]) -> Confusion:
     """Of a task whose answers are classes or tags; {} for any other."""
-    if task.answer.own_kind() not in ("class", "tags"):
+    if task.answer.own_kind() not in ("class", "cloze", "tags"):
         return {}
     counts: Counter[tuple[str, str]] = Counter()
     for example, prediction in zip(examples, predictions, strict=True):

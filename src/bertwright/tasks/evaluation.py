@@ -1,11 +1,13 @@
 """Evaluation of a model on data: a pre-trained one on text, a fine-tuned one on its task."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from bertwright.errors import UserError
 from bertwright.model.text_model import TextModel
 from bertwright.tasks.catalogue import find_part
+from bertwright.tasks.errors import wrong
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.task import Task
@@ -49,6 +51,15 @@ def _on_task(model: FineTuned, data: Path | str | Examples) -> dict[str, Any]:
     metric = task.metrics[0]
     found = {"task": task.name, "metric": metric, "score": scores[metric], "metrics": scores}
     return found | ({"unknown_labels": unknown} if unknown else {})
+
+
+def errors(model: TextModel, data: Path | str | Examples) -> Iterator[dict[str, Any]]:
+    """What a fine-tuned model gets wrong of its task, the surest first; of numbers all, the
+    furthest first."""
+    if not isinstance(model, FineTuned):
+        raise UserError("errors are those of a task: fine-tune the model first")
+    examples = task_examples(model.task, data)
+    return wrong(model.task, examples, model.predict(examples))
 
 
 def task_examples(task: Task, data: Path | str | Examples) -> Examples:

@@ -19,7 +19,7 @@ from bertwright.optimisers.adam import AdamW
 from bertwright.schedules import Warmup
 from bertwright.statistics import Estimate, estimate
 from bertwright.tasks.calibration import Calibration, calibrate
-from bertwright.tasks.data import Data, Given, parts_of
+from bertwright.tasks.data import Given, TaskData, parts_of
 from bertwright.tasks.encoding import RowMaker
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning_settings import FineTuning, repays, with_dropout
@@ -143,13 +143,13 @@ def finetune(
     Errors: UserError for what does not fit together; Interrupted after a signal, nothing written.
     """
     return finetune_together(
-        model, [Data(task, data, train, dev)], out=out, watch=watch, **settings
+        model, [TaskData(task, data, train, dev)], out=out, watch=watch, **settings
     )
 
 
 def finetune_together(
     model: TextModel,
-    several: Sequence[Data],
+    several: Sequence[TaskData],
     *,
     out: Path | str | None = None,
     watch: Watch = unwatched,

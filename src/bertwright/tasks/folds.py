@@ -11,7 +11,7 @@ from typing import Any
 from bertwright.errors import UserError
 from bertwright.model.text_model import TextModel
 from bertwright.statistics import estimate
-from bertwright.tasks.data import Data, held_out, order_of
+from bertwright.tasks.data import TaskData, held_out, order_of
 from bertwright.tasks.evaluation import evaluate
 from bertwright.tasks.finetuning import Watch, finetune, unwatched
 from bertwright.tasks.formats.examples import Examples
@@ -45,7 +45,7 @@ class Folded:
 
 def cross_validate(
     model: TextModel,
-    data: Data,
+    data: TaskData,
     folds: int,
     *,
     watch: Watch = unwatched,

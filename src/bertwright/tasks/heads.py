@@ -344,6 +344,8 @@ def default_head(recipe: Recipe, answer: Answer) -> HeadChoice:
     by_halves = is_by_halves(recipe.encoder.visibility)
     causal = is_causal(recipe.encoder.visibility)
     transforms = recipe.encoder.norm.first and recipe.output.transform and not by_halves
+    if answer.own_kind() == "cloze":
+        return Transformed(read="places") if recipe.output.transform else Plain(read="places")
     if answer.reads == "places":
         return Transformed(read="places") if transforms else Plain(read="places")
     if answer.own_kind() == "closeness":
@@ -376,6 +378,8 @@ def check_head(choice: HeadChoice, answer: Answer, output: OutputChoice) -> str 
         return "head.kind: bilstm reads the words of a row: choose another for whole texts"
     if answer.own_kind() == "closeness" and not isinstance(choice, Plain):
         return "head.kind: an answer of closeness is the state that is read: choose plain"
+    if answer.own_kind() == "cloze" and isinstance(choice, Transformed) != bool(output.transform):
+        return "head.kind: an answer of cloze has the head of the vocabulary: leave head out"
     if isinstance(choice, Transformed) and not output.transform:
         return "head.kind: transform needs a recipe whose output has a transform"
     return None

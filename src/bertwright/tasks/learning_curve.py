@@ -14,7 +14,7 @@ from bertwright.files import atomic_file
 from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel
 from bertwright.statistics import estimate
-from bertwright.tasks.data import Data, order_of
+from bertwright.tasks.data import TaskData, order_of
 from bertwright.tasks.finetuning import Watch, finetune, unwatched
 from bertwright.tasks.task import Task
 
@@ -67,7 +67,7 @@ class Curve:
 
 def learning_curve(
     model: TextModel,
-    data: Data,
+    data: TaskData,
     sizes: Sequence[int | None],
     *,
     watch: Watch = unwatched,

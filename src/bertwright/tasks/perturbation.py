@@ -77,7 +77,7 @@ class Smart(Perturbation):
     weight: float = Field(default=1.0, gt=0)
 
     def check(self, answer: str) -> str | None:
-        if answer in ("class", "tags", "number", "option", "relevance"):
+        if answer in ("class", "cloze", "tags", "number", "option", "relevance"):
             return None
         return f"perturbation: smart compares classes or numbers, not answers of {answer}"
 

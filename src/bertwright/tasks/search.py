@@ -18,7 +18,7 @@ from bertwright.errors import MissingExtra, UserError
 from bertwright.model.text_model import TextModel
 from bertwright.recipes import Recipe
 from bertwright.tasks.adaptation.adaptation import USUAL_WIDTH
-from bertwright.tasks.data import Data
+from bertwright.tasks.data import TaskData
 from bertwright.tasks.finetuning import FineTuneResult, Watch, finetune_together
 from bertwright.tasks.finetuning_settings import FineTuning
 from bertwright.training.clock import Clock, Place
@@ -106,7 +106,7 @@ def expected_best(scores: Sequence[float]) -> list[float]:
 
 def search_grid(
     model: TextModel,
-    several: Sequence[Data],
+    several: Sequence[TaskData],
     grid: Grid,
     watch: Watch,
     settings: Mapping[str, Any],
@@ -115,14 +115,15 @@ def search_grid(
     recipe, found = model.model.recipe, Searched()
     axes = {n: v for n, v in _scaled(GRIDS[grid], recipe).items() if n not in settings}
     for values in product(*axes.values()):
-        own = dict(zip(axes, values, strict=True))
-        found.take(own, finetune_together(model, several, watch=watch, **{**settings, **own}))
+        own: dict[str, Any] = dict(zip(axes, values, strict=True))
+        chosen: dict[str, Any] = {**settings, **own}
+        found.take(own, finetune_together(model, several, watch=watch, **chosen))
     return found
 
 
 def search_drawn(
     model: TextModel,
-    several: Sequence[Data],
+    several: Sequence[TaskData],
     trials: int,
     watch: Watch,
     settings: Mapping[str, Any],
@@ -134,9 +135,9 @@ def search_drawn(
     except ImportError as error:
         raise MissingExtra("optuna", "search") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    chosen, found = FineTuning.of(settings), Searched()
-    usual = chosen.rate_for(model.model.recipe)
-    sampler = optuna.samplers.TPESampler(seed=chosen.seed)
+    base, found = FineTuning.of(settings), Searched()
+    usual = base.rate_for(model.model.recipe)
+    sampler = optuna.samplers.TPESampler(seed=base.seed)
     study = optuna.create_study(direction="maximize", sampler=sampler)
 
     def one(trial: optuna.Trial) -> float:
@@ -148,15 +149,16 @@ def search_drawn(
             "epochs": lambda: trial.suggest_int("epochs", 2, 5),
             "warmup": lambda: trial.suggest_float("warmup", 0.0, 0.2),
         }
-        own = {name: draw() for name, draw in drawn.items() if name not in settings}
+        own: dict[str, Any] = {n: draw() for n, draw in drawn.items() if n not in settings}
 
         def watched(seed: int, clock: Clock) -> Reporter:
-            first = seed == chosen.seed
+            first = seed == base.seed
             pruning = [_Pruning(trial, optuna.TrialPruned)] if first else []
             return Reporters(watch(seed, clock), *pruning)
 
         try:
-            result = finetune_together(model, several, watch=watched, **{**settings, **own})
+            chosen: dict[str, Any] = {**settings, **own}
+            result = finetune_together(model, several, watch=watched, **chosen)
         except optuna.TrialPruned:
             found.trials.append(Trial(own, None))
             raise

@@ -43,6 +43,17 @@ class TaskModel(nn.Module):
         self.adaptation.insert(self.encoder)
         self.head = plan.choice.build(Beginning(recipe, plan.num_outputs))
 
+    def forward(
+        self,
+        pieces: Tensor,
+        coordinates: Coordinates,
+        where: Tensor | None = None,
+        sizes: Sequence[int] = (),
+    ) -> Tensor:
+        """pieces (B, L) int64 to float32 outputs (B, K), or (M, K) for the places at ``where``."""
+        states = self.head.layers.states(self.encoder, pieces, coordinates)
+        return self.head(states, coordinates.document, where, sizes)
+
     @property
     def choice(self) -> HeadChoice:
         """Of the head."""

@@ -181,8 +181,9 @@ class Training:
         self.net.adaptation.begin(own, self.net.recipe, seed)
         if self.net.changes is not None:
             self.net.changes.begin(seed)
-        for number in range(len(self.parts)):
+        for number, part in enumerate(self.parts):
             begin(self.net.head(number), self.source.model, seed)
+            part.answering.begin(self.net.head(number).out, self.source)
 
     def _levels(self, turns: Turns) -> Callable[[Place], int | None]:
         adaptation, epochs = self.net.adaptation, self.epochs

@@ -53,7 +53,7 @@ def test_an_imported_model_answers_the_same(
     stock = stock_model(architecture, **STOCK[architecture])
     ours = load(saved(stock, tmp_path / "stock"), "float32")
     assert isinstance(ours, FineTuned)
-    assert ours.task.answer == ("tags" if "Token" in architecture else "class")
+    assert ours.task.answer.name == ("tags" if "Token" in architecture else "class")
     assert ours.task.labels == ("no", "perhaps", "yes")
     same(stock, ours.net, lengths)
 
@@ -80,7 +80,7 @@ def test_a_mean_over_the_row_is_read_as_one(lengths: tuple[int, ...], tmp_path: 
 def test_one_output_is_a_number(tmp_path: Path) -> None:
     stock = stock_model("BertForSequenceClassification", num_labels=1)
     ours = load(saved(stock, tmp_path / "stock"), "float32")
-    assert (ours.task.answer, ours.net.num_outputs) == ("number", 1)
+    assert (ours.task.answer.name, ours.net.plan.num_outputs) == ("number", 1)
     export_folder(ours, ours.tokenizer, tmp_path / "export", verify=True)
     assert type(stock).from_pretrained(tmp_path / "export").config.problem_type == "regression"
 

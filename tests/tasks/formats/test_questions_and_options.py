@@ -161,5 +161,5 @@ def test_real_files_are_read(
 
 def test_answers_of_real_questions_stand_in_their_texts(shared_data: Path) -> None:
     found = find_task("squad2").read(shared_data / "squad" / "dev-v2.0.json")
-    assert len(found) > 10_000
+    assert len(found) > 1_000
     assert any(question.answers == () for question in found)

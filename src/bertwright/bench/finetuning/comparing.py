@@ -41,7 +41,7 @@ def compare(
     rows: list[dict[str, Any]] = []
     for name, compared in plan.tasks.items():
         file = out / f"{name}.json"
-        known = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+        known: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.is_file() else {}
         stated = compared.model_dump(mode="json") | {"seeds": plan.seeds}
         if known.get("stated") != stated:
             known = {"stated": stated, "ours": [], "theirs": []}
@@ -66,8 +66,8 @@ def compare(
 
 def _ours(plan: Plan, compared: Compared, model: TextModel, seed: int) -> float:
     part = compared.part(model)
-    chosen = finetuning_of(plan, compared, seeds=1).model_dump() | {"seed": seed}
-    result = finetune(model, part.task, train=part.train, dev=part.dev, **chosen)
+    chosen: dict[str, Any] = finetuning_of(plan, compared, seeds=1).model_dump()
+    result = finetune(model, part.task, train=part.train, dev=part.dev, **{**chosen, "seed": seed})
     return result.scores[0]
 
 

@@ -5,7 +5,7 @@ rows of like length together, and our allocator settings.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -160,7 +160,7 @@ def _said(stock: Any, rows: Sequence[TaskRow], part: Part) -> Iterator[Floats]:
 
 
 @contextmanager
-def _evaluating(model: Any) -> Iterator[None]:
+def _evaluating(model: Any) -> Generator[None]:
     training = model.training
     model.eval()
     yield

@@ -9,7 +9,7 @@ from bertwright.axes import Settings, explain
 from bertwright.model.text_model import TextModel
 from bertwright.recipes.loading import read_yaml
 from bertwright.tasks.catalogue import find_part, find_task
-from bertwright.tasks.data import Data
+from bertwright.tasks.data import TaskData
 from bertwright.tasks.encoding import RowMaker
 from bertwright.tasks.parts import Part
 
@@ -46,7 +46,7 @@ class Compared(Settings):
         train = self.data / self.train if self.train else find_part(self.data, "train", word)
         dev = self.data / self.dev if self.dev else find_part(self.data, "dev", word)
         learned, judged = task.read(train)[: self.most][:most], task.read(dev)[: self.most_dev]
-        known = Data(task, train=learned, dev=judged).parts()
+        known = TaskData(task, train=learned, dev=judged).parts()
         return Part.of(*known, self.maker(model))
 
     def maker(self, model: TextModel) -> RowMaker:

@@ -2,6 +2,7 @@
 
 from bertwright.tasks.answers.answer import Answer, Answering, Floats, Prediction
 from bertwright.tasks.answers.closeness import ClosenessAnswer
+from bertwright.tasks.answers.cloze import ClozeAnswer
 from bertwright.tasks.answers.options import OptionAnswer
 from bertwright.tasks.answers.relevance import RelevanceAnswer
 from bertwright.tasks.answers.span import SpanAnswer
@@ -13,6 +14,7 @@ __all__ = [
     "Answering",
     "ClassAnswer",
     "ClosenessAnswer",
+    "ClozeAnswer",
     "Floats",
     "LabelsAnswer",
     "NumberAnswer",

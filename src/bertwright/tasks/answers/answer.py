@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from bertwright.axes import Choice, did_you_mean
 from bertwright.errors import UserError
+from bertwright.model.text_model import TextModel
 from bertwright.tasks.calibration import Evidence
 from bertwright.tasks.encoding import RowMaker, TaskRow
 from bertwright.tasks.formats.examples import AnyExample, Examples
@@ -134,6 +135,10 @@ class Answering(ABC):
         """As the training examples want it: their scale, their weights."""
         return self
 
+    def begin(self, out: nn.Module, source: TextModel) -> None:
+        """Give the last layer of a head what the pre-trained model knows of the answers."""
+        return
+
     def rows(self, maker: RowMaker, examples: Examples) -> list[TaskRow]:
         """The rows of all examples, those of an example one after the other."""
         return maker.rows(examples)
@@ -169,6 +174,12 @@ class Answering(ABC):
     def fold_into(self, out: nn.Module) -> None:
         """Let the last layer of a head undo what :meth:`fitted` made of the targets."""
         return
+
+
+def by_order(references: Sequence[Any], predictions: Sequence[Any]) -> float:
+    """In the place of a metric that references and predictions do not tell: how texts are ranked
+    for each query, which an answer finds out in its own :meth:`Answer.score`."""
+    raise TypeError("rankings are scored query by query")
 
 
 def told(example: AnyExample) -> str:

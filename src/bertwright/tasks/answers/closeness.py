@@ -23,6 +23,7 @@ from bertwright.tasks.answers.answer import (
     Metric,
     Prediction,
     by_example,
+    by_order,
     told,
 )
 from bertwright.tasks.encoding import RowMaker, TaskRow
@@ -55,7 +56,7 @@ class ClosenessAnswer(Answer):
     metrics: ClassVar[Mapping[str, Metric]] = {
         "spearman": metrics.spearman,
         "pearson": metrics.pearson,
-        **dict.fromkeys(RANKINGS, lambda *_: 0.0),
+        **dict.fromkeys(RANKINGS, by_order),
     }
     usual_metrics: ClassVar[tuple[str, ...]] = ("spearman", "pearson")
 

@@ -18,6 +18,7 @@ from bertwright.tasks.answers.answer import (
     Floats,
     Metric,
     Prediction,
+    by_order,
     sigmoid,
 )
 from bertwright.tasks.encoding import TaskRow
@@ -33,7 +34,7 @@ class RelevanceAnswer(Answer):
     """
 
     kind: Literal["relevance"] = "relevance"
-    metrics: ClassVar[Mapping[str, Metric]] = dict.fromkeys(RANKINGS, lambda *_: 0.0)
+    metrics: ClassVar[Mapping[str, Metric]] = dict.fromkeys(RANKINGS, by_order)
     usual_metrics: ClassVar[tuple[str, ...]] = ("ndcg@10", "mrr@10", "recall@1")
 
     def shapes(self) -> tuple[type, ...]:

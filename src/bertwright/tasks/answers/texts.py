@@ -222,7 +222,9 @@ class LabelsAnswering(_InWindows):
         right = [
             t for row in rows for t in self.targets([row], cast(Example, examples[row.example]))
         ]
-        return Evidence(np.stack([np.zeros(len(said)), said], 1), np.array(right, np.int64))
+        return Evidence(
+            np.stack([np.zeros(len(said)), said], 1).astype(np.float64), np.array(right, np.int64)
+        )
 
     def _prediction(self, chances: Floats) -> Prediction:
         named = dict(zip(self.labels, chances.tolist(), strict=True))
