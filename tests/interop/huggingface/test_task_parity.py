@@ -11,10 +11,12 @@ from stock import TOKENIZERS, both_lengths, coordinates, randomise, rows, saved,
 
 from bertwright.errors import UserError
 from bertwright.interop.huggingface import export_folder, import_folder, load
+from bertwright.tasks.answers import Answer
 from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads import HeadChoice
+from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import HeadPlan, TaskModel
 from bertwright.text.tokenizers import Tokenizer
 from recipes_at_toy_size import toy
@@ -91,10 +93,24 @@ def test_a_fine_tuned_folder_is_no_model_to_train_on(tmp_path: Path) -> None:
         import_folder(folder)
 
 
-def test_several_labels_at_once_are_refused(tmp_path: Path) -> None:
+def test_a_text_may_have_several_labels(tmp_path: Path) -> None:
     stock = stock_model("BertForSequenceClassification", problem_type="multi_label_classification")
-    with pytest.raises(UserError, match="several labels"):
-        load(saved(stock, tmp_path / "stock"))
+    ours = load(saved(stock, tmp_path / "stock"), "float32")
+    assert ours.task.answer.name == "labels"
+    export_folder(ours, ours.tokenizer, tmp_path / "export", verify=True)
+    again = type(stock).from_pretrained(tmp_path / "export")
+    assert again.config.problem_type == "multi_label_classification"
+
+
+@pytest.mark.parametrize("answer", ["span", "option", "closeness"])
+def test_an_answer_that_no_stock_class_is_written_for_is_refused(
+    answer: str, tmp_path: Path
+) -> None:
+    ours = fine_tuned("bert", {"kind": "pooler"})
+    ours.task = Task("t", Answer.choose(answer))
+    with pytest.raises(UserError, match=f"an answer of {answer} is written for no stock class"):
+        export_folder(ours, ours.tokenizer, tmp_path / "export")
+    assert not (tmp_path / "export").exists()
 
 
 OURS = {

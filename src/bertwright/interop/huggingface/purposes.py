@@ -21,6 +21,13 @@ TEXTS, WORDS = "ForSequenceClassification", "ForTokenClassification"
 POOLER = "pooler"
 """Of our model, where no head has it."""
 
+PROBLEMS = {
+    "class": "single_label_classification",
+    "labels": "multi_label_classification",
+    "number": "regression",
+}
+"""What stock configurations call the kinds of answers that a whole text has."""
+
 READS = {"cls": "first", "mean": "mean"}
 """Where a head reads a text from, in ModernBERT's words and in ours."""
 

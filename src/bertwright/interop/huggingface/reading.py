@@ -14,6 +14,7 @@ from bertwright.interop.huggingface.family import Config, Family
 from bertwright.interop.huggingface.purposes import (
     BARE,
     POOLER,
+    PROBLEMS,
     READS,
     WORDS,
 )
@@ -149,13 +150,12 @@ def _task(found: Found) -> Task:
     named: dict[str, str] = found.config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
     labels = tuple(named[index] for index in sorted(named, key=int))
     problem = found.config.get("problem_type")
-    if problem == "multi_label_classification":
-        raise UserError(f"{found.folder}: a text has several labels at once ({problem}): not read")
     if found.purpose == WORDS:
         return replace(tagging_task("imported"), labels=labels)
-    if problem == "regression" or len(labels) == 1:
+    if problem == PROBLEMS["number"] or len(labels) == 1:
         return table_task("imported", Columns(), "number")
-    return table_task("imported", Columns(), labels=labels)
+    several = problem == PROBLEMS["labels"]
+    return table_task("imported", Columns(), "labels" if several else "class", labels=labels)
 
 
 def read_config(folder: Path) -> Config:

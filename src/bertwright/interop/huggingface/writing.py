@@ -8,11 +8,12 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
+from bertwright.errors import UserError
 from bertwright.files import atomic_folder
 from bertwright.interop.huggingface.families import family_of
 from bertwright.interop.huggingface.family import Family
 from bertwright.interop.huggingface.model_card import model_card
-from bertwright.interop.huggingface.purposes import CAUSAL, READS, Net
+from bertwright.interop.huggingface.purposes import CAUSAL, PROBLEMS, READS, Net
 from bertwright.interop.huggingface.reading import CONFIG
 from bertwright.interop.huggingface.renaming import Tensors, to_theirs
 from bertwright.interop.huggingface.tokenizer_files import write_tokenizer
@@ -87,9 +88,14 @@ def task_config(model: FineTuned, family: Family) -> dict[str, Any]:
         "id2label": {str(index): label for index, label in enumerate(labels)},
         "label2id": {label: index for index, label in enumerate(labels)},
     }
-    if task.answer.name != "tags":
-        number = task.answer.name == "number"
-        config["problem_type"] = "regression" if number else "single_label_classification"
+    if task.answer.name in PROBLEMS:
+        config["problem_type"] = PROBLEMS[task.answer.name]
+    elif task.answer.name != "tags":
+        other = " or export it to sentence-transformers" if task.answer.name == "closeness" else ""
+        raise UserError(
+            f"an answer of {task.answer.name} is written for no stock class: use the folder as it "
+            f"is{other}"
+        )
     if len(family.classifiers[family.purpose(model.net)].reads) > 1:
         config["classifier_pooling"] = next(t for t, ours in READS.items() if ours == choice.read)
     return config
