@@ -19,7 +19,7 @@ from bertwright.tasks.fine_tuned import load_fine_tuned
 from bertwright.tasks.finetuning import FineTuneResult, finetune
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
-from bertwright.tasks.task_training import _Judge
+from bertwright.tasks.judging import Judge
 from bertwright.training.clock import Place
 from bertwright.training.loop import Evaluation
 from bertwright.training.reporting import Reporter
@@ -109,7 +109,7 @@ def test_a_seed_does_not_depend_on_the_seeds_before_it(pretrained) -> None:
 def test_parts_of_a_step_change_nothing_but_rounding(pretrained, monkeypatch) -> None:
     settings = {"epochs": 1, "dropout": 0.1, "precision": "float32"}
     whole = learned(pretrained(), TAGS, tagged(), **settings)
-    monkeypatch.setattr("bertwright.tasks.task_training.MICRO_BATCH_PLACES", 32)
+    monkeypatch.setattr("bertwright.tasks.task_batches.MICRO_BATCH_PLACES", 32)
     parts = learned(pretrained(), TAGS, tagged(), **settings)
     for a, b in zip(whole.model.net.parameters(), parts.model.net.parameters(), strict=True):
         assert torch.allclose(a, b, atol=1e-4)
@@ -152,15 +152,15 @@ def test_gradual_unfreezing_trains_one_level_more_in_each_epoch(pretrained, monk
     model = pretrained()
     before = {n: p.clone() for n, p in model.model.encoder.named_parameters()}
     changed: list[set[int | str]] = []
-    evaluate = _Judge.evaluate
+    evaluate = Judge.evaluate
 
-    def judged(judge: _Judge, place: Place) -> Evaluation:
+    def judged(judge: Judge, place: Place) -> Evaluation:
         state = judge.parameters.state()
         moved = [n for n in before if not torch.equal(state[f"encoder.{n}"], before[n])]
         changed.append({int(n.split(".")[1]) if "blocks" in n else n.split(".")[0] for n in moved})
         return evaluate(judge, place)
 
-    monkeypatch.setattr(_Judge, "evaluate", judged)
+    monkeypatch.setattr(Judge, "evaluate", judged)
     settings = {"epochs": 3, "adaptation": {"kind": "gradual", "layer_decay": 0.8}}
     learned(model, CLASSES, classes(), **settings)
     assert changed[0] <= {"norm"}

@@ -17,10 +17,8 @@ from bertwright.tasks.heads import (
     Transformed,
     begin,
     default_head,
-    read_first,
-    read_mean,
-    read_places,
 )
+from bertwright.tasks.reading_out import read_first, read_mean, read_places
 from recipes_at_toy_size import toy
 from small_tasks import classes
 

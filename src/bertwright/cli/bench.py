@@ -209,6 +209,29 @@ def finetune(
     _publish("finetune", results, comparing.COLUMNS, document, as_json)
 
 
+@app.command()
+def adapt(
+    plan: Annotated[Path, typer.Argument(help="A YAML file: encoders, tasks, ways to adapt.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where figures are kept.")],
+    document: Document = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ways to adapt encoders to tasks, held against each other over several seeds."""
+    from bertwright.bench.adapting import comparing
+    from bertwright.bench.adapting.plan import Plan
+    from bertwright.bench.document import table, write_section
+
+    known = Plan.load(plan)
+    results = comparing.compare(known, output, say)
+    if document is not None:
+        head = [f"**{known.question}**" + (f" ({known.source})" if known.source else ""), ""]
+        write_section(
+            document, f"bench adapt {plan.stem}", [*head, *table(comparing.COLUMNS, results)]
+        )
+    rows = {f"{r['encoder']} {r['task']} {r['way']}": r for r in results}
+    report({"results": results} if as_json else rows, as_json)
+
+
 def _numbers(option: str, said: str, kind: Callable[[str], Number]) -> list[Number]:
     """The numbers of an option, which stand between commas."""
     try:

@@ -24,11 +24,12 @@ from bertwright.tasks.encoding import RowMaker
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning_settings import FineTuning, repays, with_dropout
 from bertwright.tasks.heads import check_head, default_head
+from bertwright.tasks.judging import Best, EpochReport, figures_of
 from bertwright.tasks.parts import Part, Turns, places_per_epoch, plans_of
 from bertwright.tasks.result_folder import write_results
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import Adapted, HeadPlan
-from bertwright.tasks.task_training import Best, EpochReport, Training, figures_of
+from bertwright.tasks.task_training import Training
 from bertwright.training.clock import Clock
 from bertwright.training.compilation import of_the_compiler
 from bertwright.training.reporting import Reporter

@@ -1,15 +1,11 @@
 """From states to the outputs of a task: the small module that adaptation adds to an encoder.
 
-Where a head reads has a name: ``first`` is the first place of the row, ``last`` the last one that
-is real (where a causal encoder has read everything), ``mean`` the mean over its real places,
-``last-max-mean`` these three numbers of each state side by side, with the highest in the middle
-(Howard and Ruder 2018, section 3.3), ``places`` the places that are asked: the first piece of every
-word, or every piece of a text. It may read several layers, and mix them.
+A head reads one layer or several, and mixes them; :mod:`~bertwright.tasks.reading_out` says where.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +13,6 @@ from torch import Tensor, nn
 from bertwright.axes import Choice
 from bertwright.encoder.initialisation import FanIn, Published, initialise
 from bertwright.encoder.kernels.noise import Noise, dropout
-from bertwright.encoder.roles import Role
 from bertwright.encoder.visibility import is_by_halves, is_causal
 from bertwright.errors import UserError
 from bertwright.model.layers import Layers, layers_of
@@ -27,58 +22,8 @@ from bertwright.objectives.output import OutputChoice, Transform
 from bertwright.objectives.sentence_relation import PairQuestion
 from bertwright.recipes import Recipe
 from bertwright.tasks.answers.answer import Answer
-
-ReadOut = Literal["first", "last", "mean", "last-max-mean", "places"]
-HeadMix = Literal["concat", "sum", "mean", "learned"]
-
-
-def read_first(states: Tensor, document: Tensor | None, where: Tensor | None) -> Tensor:
-    """states (B, L, D) to (B, D): the first place of every row."""
-    return states[:, 0]
-
-
-def read_last(states: Tensor, document: Tensor | None, where: Tensor | None) -> Tensor:
-    """states (B, L, D) to (B, D): the last place of every row that is not padding."""
-    if document is None:
-        return states[:, -1]
-    place = torch.arange(states.shape[1], device=states.device)
-    last = torch.where(document >= 0, place, 0).amax(1)
-    return states[torch.arange(len(states), device=states.device), last]
-
-
-def read_mean(states: Tensor, document: Tensor | None, where: Tensor | None) -> Tensor:
-    """states (B, L, D) to (B, D): the mean over the places that are not padding."""
-    if document is None:
-        return states.mean(1)
-    real = (document >= 0).to(states.dtype)
-    return torch.einsum("bld,bl->bd", states, real / real.sum(1, keepdim=True))
-
-
-def read_last_max_mean(states: Tensor, document: Tensor | None, where: Tensor | None) -> Tensor:
-    """states (B, L, D) to (B, 3 D)."""
-    seen = states
-    if document is not None:
-        seen = states.masked_fill((document < 0)[..., None], torch.finfo(states.dtype).min)
-    last, mean = (read(states, document, where) for read in (read_last, read_mean))
-    return torch.cat((last, seen.amax(1), mean), dim=-1)
-
-
-def read_places(states: Tensor, document: Tensor | None, where: Tensor | None) -> Tensor:
-    """states (B, L, D) to (M, D): the flat places ``where`` (M,)."""
-    assert where is not None, "a head that reads places is told which"
-    return states.flatten(0, 1).index_select(0, where)
-
-
-READ: dict[ReadOut, Callable[[Tensor, Tensor | None, Tensor | None], Tensor]] = {
-    "first": read_first,
-    "last": read_last,
-    "mean": read_mean,
-    "last-max-mean": read_last_max_mean,
-    "places": read_places,
-}
-
-_SIDE_BY_SIDE: dict[ReadOut, int] = {"last-max-mean": 3}
-"""How many numbers of each state are read."""
+from bertwright.tasks.head_parts import HeadMix, Mix, OverWords, TanhDense
+from bertwright.tasks.reading_out import READ, SIDE_BY_SIDE, ReadOut
 
 
 @dataclass(frozen=True)
@@ -135,13 +80,13 @@ class HeadChoice(Choice):
         """Of what is read and mixed."""
         layers = self.read_layers(recipe)
         parts = 1 if self.mix == "concat" else len(layers.numbers)
-        return layers.width // parts * _SIDE_BY_SIDE.get(self.read, 1)
+        return layers.width // parts * SIDE_BY_SIDE.get(self.read, 1)
 
     def _mixed(self, recipe: Recipe) -> nn.Module:
         if self.mix == "concat":
             return nn.Identity()
         number = len(self.read_layers(recipe).numbers)
-        return Mix(self.mix, number, _SIDE_BY_SIDE.get(self.read, 1))
+        return Mix(self.mix, number, SIDE_BY_SIDE.get(self.read, 1))
 
 
 class Pooler(HeadChoice):
@@ -270,68 +215,6 @@ class Head(nn.Module):
         x = dropout(self.mix(found), before, noise, 0)
         x = self.enter(x, sizes) if isinstance(self.enter, OverWords) else self.enter(x)
         return self.out(dropout(x, after, noise, 1)).float()
-
-
-class TanhDense(nn.Module):
-    """tanh of a dense layer: (M, D) to (M, D)."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.dense = nn.Linear(width, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.tanh(self.dense(x))
-
-
-class Mix(nn.Module):
-    """Layers to one: (M, r n D), r readings of n layers each, to (M, r D).
-
-    Learned weights start equal, and so does the number that the whole is multiplied with, at 1.
-    """
-
-    parameter_roles: ClassVar[dict[str, Role]] = {
-        "weights": Role("bias"),
-        "gain": Role("gate"),
-    }
-
-    def __init__(self, how: HeadMix, number: int, readings: int) -> None:
-        super().__init__()
-        self.how, self.number, self.readings = how, number, readings
-        if how == "learned":
-            self.weights, self.gain = nn.Parameter(torch.zeros(number)), nn.Parameter(torch.ones(1))
-
-    def forward(self, x: Tensor) -> Tensor:
-        layers = x.view(len(x), self.readings, self.number, -1)
-        if self.how == "learned":
-            shares = torch.softmax(self.weights, 0)[:, None]
-            return (self.gain * (layers * shares).sum(2)).flatten(1)
-        return (layers.sum(2) if self.how == "sum" else layers.mean(2)).flatten(1)
-
-
-class OverWords(nn.Module):
-    """LSTMs over the words of each row: (M, W) to (M, 2 H)."""
-
-    def __init__(self, width: int, hidden: int, depth: int) -> None:
-        super().__init__()
-        self.lstm = nn.LSTM(width, hidden, depth, batch_first=True, bidirectional=True)
-
-    @property
-    def parameter_roles(self) -> dict[str, Role]:
-        """Those of the gates are matrices, four one above the other."""
-        return {
-            f"lstm.{name}": Role("matrix", parts=4) if "weight" in name else Role("bias")
-            for name, _ in self.lstm.named_parameters()
-        }
-
-    def forward(self, x: Tensor, sizes: Sequence[int]) -> Tensor:
-        rows = nn.utils.rnn.pad_sequence(list(x.split(list(sizes))), batch_first=True)
-        lengths = torch.tensor(sizes)
-        packed = nn.utils.rnn.pack_padded_sequence(
-            rows, lengths, batch_first=True, enforce_sorted=False
-        )
-        read, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], batch_first=True)
-        real = torch.arange(read.shape[1])[None] < lengths[:, None]
-        return read[real.to(read.device)]
 
 
 def default_head(recipe: Recipe, answer: Answer) -> HeadChoice:

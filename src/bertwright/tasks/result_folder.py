@@ -9,8 +9,9 @@ from bertwright import machine
 from bertwright.files import atomic_folder, write_text
 from bertwright.tasks.errors import confusion, wrong
 from bertwright.tasks.finetuning_settings import FineTuning
+from bertwright.tasks.judging import Best, figures_of
 from bertwright.tasks.prediction import as_lines
-from bertwright.tasks.task_training import Best, Training, figures_of
+from bertwright.tasks.task_training import Training
 
 
 def write_results(

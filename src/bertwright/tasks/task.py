@@ -45,6 +45,10 @@ class Task:
             self._require_known(examples)
         return examples
 
+    def named(self, name: str) -> "Task":
+        """The same under another name."""
+        return replace(self, name=name)
+
     def gathered(self, examples: Examples) -> "Task":
         """This task with the labels of its training examples, unless it came with its own."""
         if not self.answer.labelled or self.labels:

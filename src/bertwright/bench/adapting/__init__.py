@@ -1,0 +1,1 @@
+"""Ways to adapt held against each other: encoders x tasks x ways x seeds, in one table."""
