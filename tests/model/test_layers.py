@@ -62,6 +62,7 @@ def test_no_texts_have_vectors_of_the_same_width(model: TextModel) -> None:
     [
         ("last", (6,)),
         ("last-4", (3, 4, 5, 6)),
+        ("last-but-one", (5,)),
         ("last-9", (1, 2, 3, 4, 5, 6)),
         ("all", (1, 2, 3, 4, 5, 6)),
         ("0", (0,)),

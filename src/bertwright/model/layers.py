@@ -59,8 +59,8 @@ class Layers:
 
 
 def layers_of(said: str, mix: Mix, widths: Sequence[int]) -> Layers:
-    """The layers that ``last``, ``last-4``, ``7``, ``5-8``, ``2,4,6`` or ``all`` name in a model
-    whose layers are so wide, from the embeddings on; ``all`` leaves these out, ``last-4`` takes
+    """The layers that ``last``, ``last-but-one``, ``last-4``, ``7``, ``5-8``, ``2,4,6`` or ``all``
+    name in a model whose layers are so wide, from the embeddings on; ``all`` leaves these out, ``last-4`` takes
     fewer where there are not so many.
 
     Errors: UserError for what names none, or cannot be mixed so.
@@ -81,6 +81,8 @@ def layers_of(said: str, mix: Mix, widths: Sequence[int]) -> Layers:
 def _named(part: str, depth: int) -> range:
     if part == "all":
         return range(1, depth + 1)
+    if part == "last-but-one":
+        return range(depth - 1, depth)
     if last := _LAST.fullmatch(part):
         found = range(depth + 1 - min(int(last[1] or 1), depth), depth + 1)
     elif numbers := _NUMBERS.fullmatch(part):
@@ -90,7 +92,7 @@ def _named(part: str, depth: int) -> range:
     if not found or found[-1] > depth:
         raise UserError(
             f"no layers {part!r}: the model has 0 (the embeddings) to {depth}; write a number, "
-            f"5-8, last, last-4 or all"
+            f"5-8, last, last-but-one, last-4 or all"
         )
     return found
 

@@ -48,12 +48,12 @@ def compare(
         model = load(folder)
         while len(known["ours"]) < plan.seeds:
             seed = len(known["ours"])
-            known["ours"].append(_ours(plan, compared, model, seed))
+            known["ours"].append(ours(plan, compared, model, seed))
             write_text(file, json.dumps(known, indent=1) + "\n")
             say(f"{name}, seed {seed}: ours {known['ours'][-1]:.4g}")
         while len(known["theirs"]) < plan.seeds:
             seed = len(known["theirs"])
-            known["theirs"].append(_theirs(plan, compared, model, folder, seed))
+            known["theirs"].append(theirs(plan, compared, model, folder, seed))
             write_text(file, json.dumps(known, indent=1) + "\n")
             say(f"{name}, seed {seed}: theirs {known['theirs'][-1]:.4g}")
         if rounds and "times" not in known:
@@ -64,15 +64,23 @@ def compare(
     return rows
 
 
-def _ours(plan: Plan, compared: Compared, model: TextModel, seed: int) -> float:
+def ours(plan: Plan, compared: Compared, model: TextModel, seed: int) -> float:
+    """The score of the best epoch of a run of ours."""
     part = compared.part(model)
     chosen: dict[str, Any] = finetuning_of(plan, compared, seeds=1).model_dump()
     result = finetune(model, part.task, train=part.train, dev=part.dev, **{**chosen, "seed": seed})
     return result.scores[0]
 
 
-def _theirs(plan: Plan, compared: Compared, model: TextModel, folder: Path, seed: int) -> float:
-    """The best of its epochs, as ours keep it."""
+def theirs(
+    plan: Plan,
+    compared: Compared,
+    model: TextModel,
+    folder: Path,
+    seed: int,
+    best: bool = True,
+) -> float:
+    """That of a run of the Trainer, at its best or as a user runs it."""
     part = compared.part(model)
     maker_rows = part.answering.rows(compared.maker(model), part.dev)
     scores: list[float] = []
@@ -83,7 +91,7 @@ def _theirs(plan: Plan, compared: Compared, model: TextModel, folder: Path, seed
         )
         scores.append(next(iter(part.task.score(part.dev, said).values())))
 
-    peer.trained(plan, compared, part, folder, seed, best=True, after_epoch=after_epoch)
+    peer.trained(plan, compared, part, folder, seed, best, after_epoch=after_epoch)
     return max(scores)
 
 
