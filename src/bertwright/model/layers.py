@@ -60,8 +60,8 @@ class Layers:
 
 def layers_of(said: str, mix: Mix, widths: Sequence[int]) -> Layers:
     """The layers that ``last``, ``last-but-one``, ``last-4``, ``7``, ``5-8``, ``2,4,6`` or ``all``
-    name in a model whose layers are so wide, from the embeddings on; ``all`` leaves these out, ``last-4`` takes
-    fewer where there are not so many.
+    name in a model whose layers are so wide, from the embeddings on; ``all`` leaves these out,
+    ``last-4`` takes fewer where there are not so many.
 
     Errors: UserError for what names none, or cannot be mixed so.
     """
