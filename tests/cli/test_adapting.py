@@ -109,6 +109,20 @@ def test_answers_of_other_kinds(folder: Path, tmp_path: Path) -> None:
     assert found["metric"] == "ndcg@10"
 
 
+def test_a_task_of_ones_own_is_one_file(folder: Path, tmp_path: Path) -> None:
+    plugin = Path(__file__).parents[2] / "docs" / "examples" / "own_task.py"
+    lines = tmp_path / "lines.txt"
+    lines.write_text("".join(f"{e.label}: {e.first}\n" for e in classes()))
+    asked = ("finetune", folder / "model", "--plugin", plugin, "--task", "labelled-lines")
+    found = printed(*asked, "--train", lines, "-o", tmp_path / "own", "epochs=1")
+    assert (found["task"], found["metric"]) == ("labelled-lines", "macro-f1")
+    scored = printed("evaluate", tmp_path / "own", "--data", lines, "--plugin", plugin)
+    assert scored["task"] == "labelled-lines"
+    lines.write_text("old The red bird\n")
+    with pytest.raises(UserError, match=r"lines\.txt line 1: no colon"):
+        invoke(*asked, "--train", lines, "-o", tmp_path / "other")
+
+
 def test_what_was_interrupted_is_gone_on_with(folder: Path, tuned: Path, tmp_path: Path) -> None:
     texts, out = tmp_path / "texts.txt", tmp_path / "said.jsonl"
     texts.write_text("\n".join(TEXTS) + "\n")
