@@ -146,7 +146,7 @@ def load_fine_tuned(folder: Path, precision: Precision | None = None) -> FineTun
     try:
         about = json.loads((folder / TASK).read_text(encoding="utf-8"))
         task = task_of(about["task"])
-        plan = HeadPlan(HeadChoice.choose(about["head"]), num_outputs(task))
+        plan = HeadPlan(HeadChoice.choose(about["head"]), num_outputs(task), task.answer.name)
         adaptation = Adaptation.choose(about["adaptation"])
         length, temperature = int(about["length"]), float(about["temperature"])
     except (ValueError, KeyError, TypeError) as error:

@@ -224,7 +224,11 @@ def prepare_training(
     maker = RowMaker.of(recipe, model.tokenizer, longest, chosen.length)
     parts = [Part.of(task, train, dev, maker) for task, train, dev in given]
     plans = [
-        HeadPlan(chosen.head or default_head(recipe, p.task.answer), p.answering.num_outputs)
+        HeadPlan(
+            chosen.head or default_head(recipe, p.task.answer),
+            p.answering.num_outputs,
+            p.task.answer.name,
+        )
         for p in parts
     ]
     for part, plan in zip(parts, plans, strict=True):

@@ -19,10 +19,11 @@ from bertwright.tasks.heads import Beginning, Head, HeadChoice
 
 @dataclass(frozen=True)
 class HeadPlan:
-    """The head of a task before it is built: its choice, and its outputs."""
+    """The head of a task before it is built: its choice, its outputs, and the kind of answer."""
 
     choice: HeadChoice
     num_outputs: int
+    answer: str = ""
 
 
 class TaskModel(nn.Module):

@@ -26,7 +26,12 @@ def same(stock: transformers.PreTrainedModel, ours: TaskModel, lengths: tuple[in
     """The answers agree: one for every row, or one for every real place."""
     pieces, real = rows(ours.vocabulary_size, lengths, stock.config.pad_token_id)
     with torch.inference_mode():
-        expected = stock(input_ids=pieces, attention_mask=real.long()).logits
+        given = {"input_ids": pieces, "attention_mask": real.long()}
+        if ours.plan.answer == "option":
+            given = {name: each[:, None] for name, each in given.items()}
+        said = stock(**given)
+        spans = ours.plan.answer == "span"
+        expected = torch.stack(tuple(said[:2]), -1) if spans else said.logits
         where = real.flatten().nonzero().flatten()
         found = ours(pieces, coordinates(real), where)
     expected = expected[real] if expected.dim() == 3 else expected
@@ -44,6 +49,11 @@ STOCK: dict[str, dict[str, Any]] = {
     "RobertaForTokenClassification": THREE,
     "ModernBertForSequenceClassification": THREE,
     "ModernBertForTokenClassification": THREE,
+    "BertForQuestionAnswering": {},
+    "RobertaForQuestionAnswering": {},
+    "ModernBertForQuestionAnswering": {},
+    "BertForMultipleChoice": {"num_labels": 1},
+    "RobertaForMultipleChoice": {"num_labels": 1},
 }
 
 
@@ -55,8 +65,10 @@ def test_an_imported_model_answers_the_same(
     stock = stock_model(architecture, **STOCK[architecture])
     ours = load(saved(stock, tmp_path / "stock"), "float32")
     assert isinstance(ours, FineTuned)
-    assert ours.task.answer.name == ("tags" if "Token" in architecture else "class")
-    assert ours.task.labels == ("no", "perhaps", "yes")
+    kinds = {"Token": "tags", "Question": "span", "Choice": "option"}
+    kind = next((of for name, of in kinds.items() if name in architecture), "class")
+    assert ours.task.answer.name == kind
+    assert ours.task.labels == (() if kind in ("span", "option") else ("no", "perhaps", "yes"))
     same(stock, ours.net, lengths)
 
 
@@ -102,7 +114,7 @@ def test_a_text_may_have_several_labels(tmp_path: Path) -> None:
     assert again.config.problem_type == "multi_label_classification"
 
 
-@pytest.mark.parametrize("answer", ["span", "option", "closeness"])
+@pytest.mark.parametrize("answer", ["cloze", "relevance", "closeness"])
 def test_an_answer_that_no_stock_class_is_written_for_is_refused(
     answer: str, tmp_path: Path
 ) -> None:

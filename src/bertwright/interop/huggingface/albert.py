@@ -12,6 +12,7 @@ from bertwright.interop.huggingface.family import Config, Key
 from bertwright.interop.huggingface.purposes import (
     BARE,
     MASKED,
+    SPANS,
     TEXTS,
     TRAINED,
     WORDS,
@@ -71,6 +72,7 @@ class Albert(Bert):
             (("head.enter.dense", ("albert.pooler",)), ("head.out", ("classifier",))),
         ),
         WORDS: Bert.classifiers[WORDS],
+        SPANS: Bert.classifiers[SPANS],
     }
     decoder: ClassVar[str] = "predictions.decoder"
     output_bias: ClassVar[str | None] = "predictions.bias"

@@ -10,6 +10,8 @@ from bertwright.interop.huggingface.family import Config, Family, Key
 from bertwright.interop.huggingface.purposes import (
     BARE,
     MASKED,
+    OPTIONS,
+    SPANS,
     TEXTS,
     TRAINED,
     WORDS,
@@ -115,6 +117,12 @@ class Bert(Family):
             (("head.enter.dense", ("bert.pooler.dense",)), ("head.out", ("classifier",))),
         ),
         WORDS: Classifier(("plain",), ("places",), (("head.out", ("classifier",)),)),
+        SPANS: Classifier(("plain",), ("places",), (("head.out", ("qa_outputs",)),)),
+        OPTIONS: Classifier(
+            ("pooler", "dense"),
+            ("first",),
+            (("head.enter.dense", ("bert.pooler.dense",)), ("head.out", ("classifier",))),
+        ),
     }
     pieces: ClassVar[str] = "embeddings.word_embeddings.weight"
     decoder: ClassVar[str] = "cls.predictions.decoder"

@@ -2,9 +2,9 @@
 
 from typing import Any, ClassVar
 
-from bertwright.interop.huggingface.bert import ACTIVATIONS, AXES
+from bertwright.interop.huggingface.bert import ACTIVATIONS, AXES, Bert
 from bertwright.interop.huggingface.family import Config, Family, Key
-from bertwright.interop.huggingface.purposes import WORDS, Classifier
+from bertwright.interop.huggingface.purposes import SPANS, WORDS, Classifier
 from bertwright.interop.huggingface.renaming import Table
 from bertwright.recipes import Recipe
 from bertwright.text.tokenizers import Specials
@@ -41,6 +41,7 @@ class DistilBert(Family):
     )
     classifiers: ClassVar[dict[str, Classifier]] = {
         WORDS: Classifier(("plain",), ("places",), (("head.out", ("classifier",)),)),
+        SPANS: Bert.classifiers[SPANS],
     }
     pieces: ClassVar[str] = "embeddings.word_embeddings.weight"
     decoder: ClassVar[str] = "vocab_projector"

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from bertwright.errors import UserError
 from bertwright.interop.huggingface.bert import AXES, ENCODER, KEYS, Bert
 from bertwright.interop.huggingface.family import Config, Key
-from bertwright.interop.huggingface.purposes import BARE, MASKED, TRAINED, WORDS, Classifier
+from bertwright.interop.huggingface.purposes import BARE, MASKED, SPANS, TRAINED, WORDS, Classifier
 from bertwright.interop.huggingface.renaming import Table, Tensors
 from bertwright.objectives import ReplacedToken
 from bertwright.recipes import Recipe
@@ -41,7 +41,10 @@ class Electra(Bert):
         ("heads.replaced-token.dense", ("discriminator_predictions.dense",)),
         ("heads.replaced-token.out", ("discriminator_predictions.dense_prediction",)),
     )
-    classifiers: ClassVar[dict[str, Classifier]] = {WORDS: Bert.classifiers[WORDS]}
+    classifiers: ClassVar[dict[str, Classifier]] = {
+        WORDS: Bert.classifiers[WORDS],
+        SPANS: Bert.classifiers[SPANS],
+    }
     decoder: ClassVar[str] = "generator_lm_head"
     output_bias: ClassVar[str | None] = "generator_lm_head.bias"
     keys: ClassVar[tuple[Key, ...]] = (

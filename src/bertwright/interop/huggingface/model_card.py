@@ -1,6 +1,6 @@
 """The README.md of an exported folder: what it is, and the lines that use it in Transformers."""
 
-from bertwright.interop.huggingface.purposes import CAUSAL, TEXTS, WORDS, Net
+from bertwright.interop.huggingface.purposes import CAUSAL, OPTIONS, SPANS, TEXTS, WORDS, Net
 from bertwright.tasks.task_model import TaskModel
 from bertwright.text.tokenizers import Tokenizer
 
@@ -8,6 +8,8 @@ PIPELINES = {
     CAUSAL: "text-generation",
     TEXTS: "text-classification",
     WORDS: "token-classification",
+    SPANS: "question-answering",
+    OPTIONS: "multiple-choice",
 }
 
 
@@ -19,6 +21,7 @@ def model_card(
     names_pieces = not isinstance(net, TaskModel) and net.output is not None
     task = PIPELINES.get(purpose, "fill-mask" if names_pieces else "feature-extraction")
     decodes = not isinstance(net, TaskModel) and net.decoder is not None
+    asks = purpose in (SPANS, OPTIONS)
     recipe = net.recipe
     number = sum(parameter.numel() for parameter in net.parameters())
     hidden = tokenizer.piece(tokenizer.specials.mask)
@@ -39,7 +42,7 @@ Source of the recipe: {recipe.source or "own"}.
 - longest row: {longest:,} pieces
 {needs}
 ```python
-{DECODING if decodes else _pipeline(task, example)}
+{DECODING if decodes else LOADING.format(auto=purpose) if asks else _pipeline(task, example)}
 ```
 """
 
@@ -50,6 +53,12 @@ model = AutoModelForSeq2SeqLM.from_pretrained("this folder")
 tokenizer = AutoTokenizer.from_pretrained("this folder")
 given = tokenizer("This is a sentence.", return_tensors="pt")
 print(tokenizer.decode(model.generate(**given, max_new_tokens=64)[0]))"""
+
+
+LOADING = """from transformers import AutoModel{auto}, AutoTokenizer
+
+model = AutoModel{auto}.from_pretrained("this folder")
+tokenizer = AutoTokenizer.from_pretrained("this folder")"""
 
 
 def _pipeline(task: str, example: str) -> str:

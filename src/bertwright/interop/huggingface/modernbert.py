@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from bertwright.errors import UserError
 from bertwright.interop.huggingface.family import Config, Family, Key
-from bertwright.interop.huggingface.purposes import READS, TEXTS, WORDS, Classifier
+from bertwright.interop.huggingface.purposes import READS, SPANS, TEXTS, WORDS, Classifier
 from bertwright.interop.huggingface.renaming import Table
 from bertwright.recipes import Recipe
 from bertwright.text.tokenizers import Specials
@@ -61,6 +61,7 @@ class ModernBert(Family):
     classifiers: ClassVar[dict[str, Classifier]] = {
         TEXTS: Classifier(("transform",), tuple(READS.values()), HEAD),
         WORDS: Classifier(("transform",), ("places",), HEAD),
+        SPANS: Classifier(("transform",), ("places",), HEAD),
     }
     pieces: ClassVar[str] = "embeddings.tok_embeddings.weight"
     decoder: ClassVar[str] = "decoder"

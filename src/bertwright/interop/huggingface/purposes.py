@@ -17,6 +17,7 @@ Net = Model | TaskModel
 BARE, MASKED, CAUSAL, TRAINED = "Model", "ForMaskedLM", "LMHeadModel", "ForPreTraining"
 DECODED = "ForConditionalGeneration"
 TEXTS, WORDS = "ForSequenceClassification", "ForTokenClassification"
+SPANS, OPTIONS = "ForQuestionAnswering", "ForMultipleChoice"
 
 POOLER = "pooler"
 """Of our model, where no head has it."""
@@ -55,7 +56,8 @@ class Classifier:
 
 def task_purpose(net: TaskModel) -> str:
     """What the head of a fine-tuned model is for."""
-    return WORDS if net.choice.read == "places" else TEXTS
+    by_answer = {"span": SPANS, "option": OPTIONS}
+    return by_answer.get(net.plan.answer, WORDS if net.choice.read == "places" else TEXTS)
 
 
 def reads_output(net: Net) -> bool:

@@ -13,9 +13,11 @@ from bertwright.interop.huggingface.families import FAMILIES
 from bertwright.interop.huggingface.family import Config, Family
 from bertwright.interop.huggingface.purposes import (
     BARE,
+    OPTIONS,
     POOLER,
     PROBLEMS,
     READS,
+    SPANS,
     WORDS,
 )
 from bertwright.interop.huggingface.renaming import Tensors, to_ours
@@ -28,8 +30,10 @@ from bertwright.objectives import Objective, PairQuestion
 from bertwright.objectives.causal import Causal
 from bertwright.recipes import Recipe
 from bertwright.recipes.loading import read
+from bertwright.tasks.answers import OptionAnswer, SpanAnswer
 from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.fine_tuned import FineTuned, num_outputs
+from bertwright.tasks.formats.questions import QuestionReader
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads import HeadChoice
 from bertwright.tasks.task import Task
@@ -139,7 +143,7 @@ def _fine_tuned(found: Found, precision: Precision | None) -> FineTuned:
     read = pooling if pooling in classifier.reads else classifier.reads[0]
     choice = HeadChoice.choose({"kind": classifier.kinds[0], "read": read})
     task = _task(found)
-    plan = HeadPlan(choice, num_outputs(task))
+    plan = HeadPlan(choice, num_outputs(task), task.answer.name)
     net = TaskModel.empty(found.recipe, found.rows, plan)
     fill(net, found.tensors, str(found.folder))
     return FineTuned(net.eval(), found.tokenizer, task, precision=precision)
@@ -147,6 +151,10 @@ def _fine_tuned(found: Found, precision: Precision | None) -> FineTuned:
 
 def _task(found: Found) -> Task:
     """The task that a stock configuration describes."""
+    if found.purpose == SPANS:
+        return Task("imported", SpanAnswer(), QuestionReader())
+    if found.purpose == OPTIONS:
+        return Task("imported", OptionAnswer())
     named: dict[str, str] = found.config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
     labels = tuple(named[index] for index in sorted(named, key=int))
     problem = found.config.get("problem_type")

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from bertwright.interop.huggingface.bert import AXES, KEYS, Bert, with_zeros
 from bertwright.interop.huggingface.family import Config, Family, Key
-from bertwright.interop.huggingface.purposes import TEXTS, WORDS, Classifier, Net
+from bertwright.interop.huggingface.purposes import OPTIONS, SPANS, TEXTS, WORDS, Classifier, Net
 from bertwright.interop.huggingface.renaming import Table, Tensors
 from bertwright.recipes import Recipe
 from bertwright.text.tokenizers import Specials
@@ -33,6 +33,12 @@ class Roberta(Bert):
             (("head.enter.dense", ("classifier.dense",)), ("head.out", ("classifier.out_proj",))),
         ),
         WORDS: Bert.classifiers[WORDS],
+        SPANS: Bert.classifiers[SPANS],
+        OPTIONS: Classifier(
+            ("pooler", "dense"),
+            ("first",),
+            (("head.enter.dense", ("roberta.pooler.dense",)), ("head.out", ("classifier",))),
+        ),
     }
     decoder: ClassVar[str] = "lm_head.decoder"
     output_bias: ClassVar[str | None] = "lm_head.bias"

@@ -13,7 +13,7 @@ from bertwright.encoder.stream import Source
 from bertwright.encoder.visibility import Visibility
 from bertwright.errors import MissingExtra, UserError
 from bertwright.interop.huggingface.family import Family
-from bertwright.interop.huggingface.purposes import CAUSAL, DECODED, Net
+from bertwright.interop.huggingface.purposes import CAUSAL, DECODED, OPTIONS, Net
 from bertwright.model import Model
 from bertwright.model.reading import ReadBatch, read_batches
 from bertwright.objectives.class_question import PairHead
@@ -141,7 +141,12 @@ def _stock_outputs(
         said = stock(**inputs, decoder_input_ids=batch.pieces)
         answers = said[0] if "logits" not in said else said.logits
         return [said.encoder_last_hidden_state[real], answers[real]]
-    said = stock(**inputs)
+    if type(stock).__name__.endswith(OPTIONS):
+        said = stock(**{name: each[:, None] for name, each in inputs.items()})
+    else:
+        said = stock(**inputs)
+    if "start_logits" in said:
+        said["logits"] = torch.stack((said.start_logits, said.end_logits), -1)
     given = [said[name] for name in names if name in said]
     states = stock.base_model(**inputs).last_hidden_state
     return [o[real] if o.shape[:2] == real.shape else o for o in (states, *given)]

@@ -83,14 +83,14 @@ def export_folder(
 def task_config(model: FineTuned, family: Family) -> dict[str, Any]:
     """What a stock class for a task is told of it: its labels, or that it gives a number."""
     task, choice = model.task, model.net.choice
-    labels = task.labels or ("LABEL_0",)
+    labels = task.labels or tuple(f"LABEL_{n}" for n in range(model.net.plan.num_outputs))
     config: dict[str, Any] = {
         "id2label": {str(index): label for index, label in enumerate(labels)},
         "label2id": {label: index for index, label in enumerate(labels)},
     }
     if task.answer.name in PROBLEMS:
         config["problem_type"] = PROBLEMS[task.answer.name]
-    elif task.answer.name != "tags":
+    elif task.answer.name not in ("tags", "span", "option"):
         other = " or export it to sentence-transformers" if task.answer.name == "closeness" else ""
         raise UserError(
             f"an answer of {task.answer.name} is written for no stock class: use the folder as it "
