@@ -210,6 +210,25 @@ def finetune(
 
 
 @app.command()
+def predict(
+    text: Annotated[
+        Path | None, typer.Option(help="A text file; none: Python's own documentation.")
+    ] = None,
+    texts: Annotated[
+        int, typer.Option(min=100, help="How many short texts are cut of it.")
+    ] = 100_000,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns that either side takes.")] = 3,
+    document: Document = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answers per second of a fine-tuned model, against the vectors of the same texts."""
+    from bertwright.bench import embedding, predicting
+
+    result = predicting.compare(embedding.lines_of(text), texts, rounds, say)
+    _publish("predict", [result], predicting.COLUMNS, document, as_json)
+
+
+@app.command()
 def adapt(
     plan: Annotated[Path, typer.Argument(help="A YAML file: encoders, tasks, ways to adapt.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Where figures are kept.")],

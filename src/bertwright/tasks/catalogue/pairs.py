@@ -24,6 +24,18 @@ TASKS = (
         "number",
         source="Marelli et al. 2014",
     ),
+    table_task(
+        "sick-similarity",
+        Columns("sentence_A", "sentence_B", "relatedness_score"),
+        ClosenessAnswer(highest=5.0),
+        source="Marelli et al. 2014",
+    ),
+    table_task(
+        "sts-b-similarity",
+        Columns("sentence1", "sentence2", "score"),
+        ClosenessAnswer(highest=5.0),
+        source="Cer et al. 2017",
+    ),
     table_task("similarity", _PAIR, ClosenessAnswer(highest=5.0)),
     table_task(
         "retrieval",
