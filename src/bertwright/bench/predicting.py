@@ -60,7 +60,7 @@ def compare(
                 np.save(Path(work) / "vectors.npy", tuned.embed(short[start : start + AT_ONCE]))
 
         predict(texts // 10)
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        before = after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         seconds: dict[str, list[float]] = {"predicted": [], "embedded": []}
         for number in range(rounds):
             for name, run in (("predicted", lambda: predict(texts)), ("embedded", embed)):
