@@ -74,7 +74,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pair = '{"sentence_good": "the ships come", "sentence_bad": "the ships comes", "UID": "s"}'
     (tmp_path / "pairs.jsonl").write_text(f"{pair}\n")
     for example in (ROOT / "docs" / "examples").iterdir():
-        shutil.copy(example, tmp_path)
+        copy = shutil.copytree if example.is_dir() else shutil.copy
+        copy(example, tmp_path / example.name)
     monkeypatch.syspath_prepend(tmp_path)
     saved(
         stock_model("BertForMaskedLM", max_position_embeddings=64), tmp_path / "bert-base-uncased"

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax
 
 NUM_BINS = 15
 
@@ -66,8 +64,10 @@ def calibrate(evidence: Evidence) -> Calibration:
 def fitted_temperature(evidence: Evidence) -> float:
     """The temperature under which the right answers are most probable."""
 
+    from scipy.optimize import minimize_scalar  # a model loads without it
+
     def loss(log_temperature: float) -> float:
-        logs = log_softmax(evidence.outputs / np.exp(log_temperature), axis=1)
+        logs = _log_softmax(evidence.outputs / np.exp(log_temperature))
         return -float(logs[np.arange(len(evidence)), evidence.right].mean())
 
     bounds = (float(np.log(LEAST)), float(np.log(MOST)))
@@ -78,7 +78,7 @@ def fitted_temperature(evidence: Evidence) -> float:
 def calibration_error(evidence: Evidence, temperature: float) -> float:
     """By how much the most probable answers are more or less often right than is said, in the mean
     over bins of like probability."""
-    chances = np.exp(log_softmax(evidence.outputs / temperature, axis=1))
+    chances = np.exp(_log_softmax(evidence.outputs / temperature))
     sure = chances.max(1)
     right = (chances.argmax(1) == evidence.right).astype(np.float64)
     bins = np.minimum((sure * NUM_BINS).astype(np.int64), NUM_BINS - 1)
@@ -87,3 +87,8 @@ def calibration_error(evidence: Evidence, temperature: float) -> float:
         inside = bins == number
         total += abs(float(sure[inside].mean() - right[inside].mean())) * inside.sum()
     return total / len(evidence)
+
+
+def _log_softmax(outputs: NDArray[np.float64]) -> NDArray[np.float64]:
+    highest = outputs.max(1, keepdims=True)
+    return outputs - highest - np.log(np.exp(outputs - highest).sum(1, keepdims=True))
