@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from bertwright.encoder.kernels.packed import bfloat16_is_fast
@@ -101,7 +102,7 @@ class FineTuneResult:
             "mean": found.mean,
             "deviation": found.deviation if several else None,
             "interval": found.interval,
-            "median": sorted(self.scores)[len(self.scores) // 2],
+            "median": median(self.scores),
             "best": max(self.scores),
             "metrics": means,
             "best_epochs": [run.epoch for run in self.runs],

@@ -38,8 +38,6 @@ SUBMISSIONS = {
 
 MISMATCHED = "MNLI-mm.tsv"
 
-_DEV = "mismatched"
-
 
 def glue_folders(data: Path) -> dict[str, Path]:
     """The folders of the tasks that are there; UserError where none is."""
@@ -104,7 +102,7 @@ def _told(task: Task, folder: Path, own: Path, stated: Mapping[str, Any]) -> dic
         )
     metrics = dict(about["metrics"])
     if task.name == "mnli":
-        other = evaluate(load_fine_tuned(own), _dev(task, folder, _DEV))["metrics"]
+        other = evaluate(load_fine_tuned(own), _dev(task, folder, "mismatched"))["metrics"]
         metrics = {"matched": metrics["accuracy"], "mismatched": other["accuracy"]}
     counted = [metrics["matthews"]] if task.name == "cola" else list(metrics.values())
     return {"score": fmean(counted), **metrics, "interval": estimate(about["scores"]).interval}
@@ -114,7 +112,7 @@ def _submit(task: Task, folder: Path, out: Path) -> None:
     """The answers to the test file of a task, where there is one."""
     files = [("", SUBMISSIONS[task.name])]
     if task.name == "mnli":
-        files = [("matched", SUBMISSIONS["mnli"]), (_DEV, MISMATCHED)]
+        files = [("matched", SUBMISSIONS["mnli"]), ("mismatched", MISMATCHED)]
     for word, name in files:
         if not any("test" in file.name.lower() for file in folder.iterdir()):
             return

@@ -7,35 +7,15 @@ from typing import Any, Self
 from pydantic import Field, ValidationError, model_validator
 
 from bertwright.axes import Settings, did_you_mean, explain
+from bertwright.bench.stated_data import StatedData
 from bertwright.recipes.loading import merged, read_yaml
-from bertwright.tasks.catalogue import find_part, find_task
-from bertwright.tasks.data import TaskData
 from bertwright.tasks.finetuning_settings import FineTuning
 
 
-class Given(Settings):
-    """The data of a task: a folder, in which files may be named that their names do not tell, and
-    how many of the first examples of each part are used."""
+class Given(StatedData):
+    """A task with its data, and settings of its own."""
 
-    task: str
-    data: Path
-    train: str | None = None
-    dev: str | None = None
-    most: int | None = Field(default=None, ge=2)
-    most_dev: int | None = Field(default=None, ge=2)
     settings: dict[str, Any] = Field(default_factory=dict[str, Any])
-
-    def examples(self, name: str) -> TaskData:
-        """The task under this name, with its examples."""
-        task = find_task(self.task)
-        word = task.reader.file_word
-        train = self.data / self.train if self.train else find_part(self.data, "train", word)
-        dev = self.data / self.dev if self.dev else find_part(self.data, "dev", word)
-        return TaskData(
-            task.named(name),
-            train=task.read(train)[: self.most],
-            dev=task.read(dev)[: self.most_dev],
-        )
 
 
 class Way(Settings):

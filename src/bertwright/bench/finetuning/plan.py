@@ -6,33 +6,21 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from bertwright.axes import Settings, explain
+from bertwright.bench.stated_data import StatedData
 from bertwright.model.text_model import TextModel
 from bertwright.recipes.loading import read_yaml
-from bertwright.tasks.catalogue import find_part, find_task
-from bertwright.tasks.data import TaskData
 from bertwright.tasks.encoding import RowMaker
 from bertwright.tasks.parts import Part
 
 
-class Compared(Settings):
-    """One task.
+class Compared(StatedData):
+    """One task with its data.
 
     Attributes:
-        task: by name.
-        data: its folder, in which files may be named (``train``, ``dev``) that their names do not
-            tell.
-        most: so many training examples, the first; None for all.
-        most_dev: so many of those that judge.
         timed: of so many training examples an epoch is timed.
         epochs, rate, batch, length: as of fine-tuning; the rate is of both sides.
     """
 
-    task: str
-    data: Path
-    train: str | None = None
-    dev: str | None = None
-    most: int | None = Field(default=None, ge=2)
-    most_dev: int | None = Field(default=None, ge=2)
     timed: int = Field(default=1024, ge=32)
     epochs: int = Field(default=3, ge=1)
     rate: float = Field(default=5e-5, gt=0)
@@ -41,13 +29,8 @@ class Compared(Settings):
 
     def part(self, model: TextModel, most: int | None = None) -> Part:
         """The examples as rows of this encoder; of the training part ``most`` at most."""
-        task = find_task(self.task)
-        word = task.reader.file_word
-        train = self.data / self.train if self.train else find_part(self.data, "train", word)
-        dev = self.data / self.dev if self.dev else find_part(self.data, "dev", word)
-        learned, judged = task.read(train)[: self.most][:most], task.read(dev)[: self.most_dev]
-        known = TaskData(task, train=learned, dev=judged).parts()
-        return Part.of(*known, self.maker(model))
+        task, learned, judged = self.examples().parts()
+        return Part.of(task, learned[:most], judged, self.maker(model))
 
     def maker(self, model: TextModel) -> RowMaker:
         """How this encoder takes texts."""
