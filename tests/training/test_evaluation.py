@@ -8,6 +8,7 @@ import pytest
 import torch
 from small_recipe import small
 
+from bertwright.encoder.stream import Coordinates
 from bertwright.examples.assembly import Contiguous
 from bertwright.examples.questions import Question
 from bertwright.examples.selection import Chosen, Tokens
@@ -22,7 +23,7 @@ from bertwright.schedules import Constant
 from bertwright.text.marks import WORD_START
 from bertwright.text.shards import Data
 from bertwright.training.bits_per_byte import HiddenWords, hidden_words
-from bertwright.training.evaluation import evaluate, held_out
+from bertwright.training.evaluation import bits_per_byte, evaluate, held_out
 
 CPU = torch.device("cpu")
 
@@ -112,19 +113,58 @@ def masks(hidden: HiddenWords, data: Data) -> Question:
     assert batch is not None
     question = batch.questions["masked"]
     asked = question.where[question.weight > 0]
-    assert (batch.pieces.ravel()[asked] == data.tokenizer.specials.mask).all()
+    shown = batch.pieces == data.tokenizer.specials.mask
+    np.testing.assert_array_equal(shown, hidden.hidden)
+    assert shown.ravel()[asked].all()
     return question
+
+
+def first_rounds(data: Data) -> list[HiddenWords]:
+    """Those in which words begin, and in which all their pieces are hidden."""
+    return [hidden for hidden in hidden_in(data) if hidden.num_words > 0]
 
 
 def hidden_texts(data: Data) -> list[str]:
     """What the hidden pieces spell, row after row."""
-    found: list[str] = []
+    return [
+        data.tokenizer.decode(hidden.rows.pieces[hidden.hidden].tolist())
+        for hidden in first_rounds(data)
+    ]
+
+
+def test_every_hidden_piece_is_asked_once_and_when_those_before_it_are_known(data: Data) -> None:
+    num_hidden = sum(int(hidden.hidden.sum()) for hidden in first_rounds(data))
+    assert sum(float(hidden.chosen.weight.sum()) for hidden in hidden_in(data)) == num_hidden
     for hidden in hidden_in(data):
-        question = masks(hidden, data)
-        asked = question.target[question.weight > 0]
-        assert hidden.num_words <= len(asked)
-        found.append(data.tokenizer.decode(asked.tolist()))
-    return found
+        asked = np.zeros_like(hidden.hidden)
+        row, slot = np.nonzero(hidden.chosen.weight)
+        asked[row, hidden.chosen.where[row, slot]] = True
+        assert hidden.hidden[asked].all()
+        if hidden.num_words == 0:
+            # It goes on with a word whose pieces before it are shown.
+            assert not np.roll(hidden.hidden, 1, axis=1)[asked].any()
+        else:
+            assert asked.sum() == hidden.num_words
+
+
+def test_a_word_costs_what_its_pieces_cost_one_after_the_other(byte_data: Data) -> None:
+    """By hand, for a model of both sides: every piece given all that is not hidden in its round."""
+    model = Model.build(small(), byte_data.tokenizer.size)
+    nats, num_bytes = 0.0, 0
+    for hidden in hidden_in(byte_data):
+        pieces, unknown = (
+            torch.from_numpy(hidden.rows.pieces).long(),
+            torch.from_numpy(hidden.hidden),
+        )
+        document = torch.from_numpy(hidden.rows.coordinates.document).long()
+        shown = pieces.masked_fill(unknown, byte_data.tokenizer.specials.mask)
+        states = model(shown, Coordinates(torch.arange(pieces.shape[1])[None], document=document))
+        logs = model.logits(states).log_softmax(-1).gather(-1, pieces[..., None])[..., 0]
+        row, slot = np.nonzero(hidden.chosen.weight)
+        nats -= float(logs[row, hidden.chosen.where[row, slot]].detach().sum())
+        num_bytes += hidden.num_bytes
+    figures = bits_per_byte(model, model.recipe, byte_data)
+    assert figures["bits_per_byte"] == pytest.approx(nats / math.log(2) / num_bytes, rel=1e-4)
 
 
 def test_the_same_words_are_hidden_for_every_tokenizer(data: Data, byte_data: Data) -> None:
@@ -153,7 +193,8 @@ def test_about_a_seventh_of_the_words_is_hidden_within_the_bytes_given(data: Dat
 
 def test_rows_hold_every_piece_of_the_documents_once(data: Data) -> None:
     split = data.split("heldout")
-    assert sum((~h.rows.special).sum() for h in hidden_in(data, length=16)) == split.num_pieces
+    rows = [hidden.rows for hidden in hidden_in(data, length=16) if hidden.num_words > 0]
+    assert sum((~own.special).sum() for own in rows) == split.num_pieces
     assert split.marks(0, 1)[0] & WORD_START
 
 
@@ -201,7 +242,8 @@ def test_who_names_a_piece_does_not_see_it(data: Data, system: str) -> None:
     where, weight, unit = hidden.chosen.where, hidden.chosen.weight, hidden.chosen.unit
     one = replace(hidden, chosen=Chosen(where[:, :1], weight[:, :1], unit[:, :1]))
     pieces = one.rows.pieces.copy()
-    pieces[np.arange(len(pieces)), where[:, 0]] = data.tokenizer.encode("z")[0]
+    # A causal model sees those before, so that only the first of a row is one that it may not see.
+    pieces[hidden.hidden] = data.tokenizer.encode("z")[0]
     altered = replace(one, rows=replace(one.rows, pieces=pieces))
     asked, other = (each.asked(objectives, vocabulary_of(data)) for each in (one, altered))
     assert asked is not None

@@ -10,29 +10,33 @@ from bertwright.examples.selection import Chosen
 from bertwright.randomness import Draw
 
 
-def permute(rows: Rows, chosen: Chosen, draw: Draw) -> tuple[Rows, Question]:
-    """Ask for the chosen places in a random order, each from what comes before it in that order.
+def random_order(rows: Rows, chosen: Chosen, draw: Draw) -> NDArray[np.int32]:
+    """The turn (B, L) of every place: what is not chosen comes first and all at once, special tokens
+    excepted, which have a turn of their own like the chosen (Yang et al. 2019, the released code).
+    """
+    place = np.arange(rows.pieces.shape[1])
+    turns = rows.special.copy()
+    turns[np.nonzero(chosen.weight > 0)[0], chosen.where[chosen.weight > 0]] = True
+    rank = np.argsort(np.argsort(draw.bits(place), axis=1), axis=1)
+    return np.where(turns, 1 + rank, 0).astype(np.int32)
 
-    What is not chosen comes first and all at once, special tokens excepted, which have a turn of
-    their own like the chosen (Yang et al. 2019, the released code). Behind the text stands a place
-    that asks for each chosen one, at its position.
+
+def permute(rows: Rows, chosen: Chosen, order: NDArray[np.int32]) -> tuple[Rows, Question]:
+    """Ask for the chosen places, each from what comes before it in an ``order`` (B, L).
+
+    Behind the text stands a place that asks for each chosen one, at its position.
     """
     if rows.coordinates.asking is not None:
         raise UserError("only one of objectives may ask in a permuted order")
     where, weight = chosen.where, chosen.weight
     num_rows, length = rows.pieces.shape
-    place = np.arange(length)
-    turns = rows.special.copy()
-    turns[np.nonzero(weight > 0)[0], where[weight > 0]] = True
-    rank = np.argsort(np.argsort(draw.bits(place), axis=1), axis=1)
-    order = np.where(turns, 1 + rank, 0).astype(np.int32)
 
     def behind(own: NDArray[np.int32], filler: int) -> NDArray[np.int32]:
         asked = np.where(weight > 0, np.take_along_axis(own, where, axis=1), filler)
         return np.concatenate([own, asked.astype(np.int32)], axis=1)
 
     coordinates = rows.coordinates
-    everywhere = np.broadcast_to(place, rows.pieces.shape).astype(np.int32)
+    everywhere = np.broadcast_to(np.arange(length), rows.pieces.shape).astype(np.int32)
     width = length + where.shape[1]
     asking = np.tile(np.arange(width) >= length, (num_rows, 1))
     known = {

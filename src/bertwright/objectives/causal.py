@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bertwright.encoder.visibility import BothWays, Reversed, Visibility
@@ -18,6 +19,7 @@ from bertwright.examples.questions import (
     previous_pieces,
 )
 from bertwright.examples.selection import Chosen
+from bertwright.examples.vocabulary import Vocabulary
 
 from .objective import Asked, Asking, Objective, Reading
 
@@ -52,7 +54,9 @@ class Causal(Objective):
         ask = {"forward": next_pieces, "backward": previous_pieces, "both": both_neighbours}
         return rows, ask[self.direction](rows)
 
-    def ask_for(self, chosen: Chosen, rows: Rows, asking: Asking) -> tuple[Rows, Question] | None:
+    def ask_for(
+        self, chosen: Chosen, hidden: NDArray[np.bool_], rows: Rows, vocabulary: Vocabulary
+    ) -> tuple[Rows, Question] | None:
         """By what stands before them; of a model that reads only backwards, nothing."""
         if self.direction == "backward":
             return None

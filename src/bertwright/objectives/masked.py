@@ -3,12 +3,14 @@
 from dataclasses import replace
 from typing import ClassVar, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bertwright.examples.coordinates import Rows
-from bertwright.examples.corruption import Replace
 from bertwright.examples.questions import Question, ask_pieces
 from bertwright.examples.selection import Chosen
+from bertwright.examples.vocabulary import Vocabulary
 
 from .hiding import Hiding
 from .objective import Asked, Asking, Reading
@@ -35,9 +37,11 @@ class Masked(Hiding):
         shown, question = super().ask(rows, asking)
         return shown, self._with_a_state(question, rows)
 
-    def ask_for(self, chosen: Chosen, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
-        masks = Replace(mask=1.0, random=0.0, keep=0.0)
-        shown = masks.corrupt(rows, chosen, asking.vocabulary, asking.draw)
+    def ask_for(
+        self, chosen: Chosen, hidden: NDArray[np.bool_], rows: Rows, vocabulary: Vocabulary
+    ) -> tuple[Rows, Question]:
+        """By masks in all hidden places."""
+        shown = np.where(hidden, np.int32(vocabulary.specials.mask), rows.pieces)
         question = ask_pieces(rows, chosen.where, chosen.weight)
         return replace(rows, pieces=shown), self._with_a_state(question, rows)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -194,9 +195,12 @@ class Objective(Choice):
         """The rows with what is hidden or altered, and what is asked where."""
         raise TypeError(f"{type(self).__name__} is an axis, not an objective")
 
-    def ask_for(self, chosen: Chosen, rows: Rows, asking: Asking) -> tuple[Rows, Question] | None:
-        """The same for places that somebody else has chosen: none of these pieces is seen by the
-        state that names it. None where the encoder does not name pieces of the text before it."""
+    def ask_for(
+        self, chosen: Chosen, hidden: NDArray[np.bool_], rows: Rows, vocabulary: Vocabulary
+    ) -> tuple[Rows, Question] | None:
+        """The same for places that somebody else has chosen. None of the ``hidden`` pieces (B, L),
+        chosen ones among them, is seen by the states that name them, but by a causal model what
+        stands before. None where the encoder does not name pieces of the text before it."""
         return None
 
     def within_task(self, rows: Rows) -> Rows:

@@ -3,11 +3,15 @@
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bertwright.encoder.visibility import InOrder, Visibility
 from bertwright.examples.coordinates import Need, Rows
-from bertwright.examples.permutation import permute
+from bertwright.examples.permutation import permute, random_order
 from bertwright.examples.questions import Question
 from bertwright.examples.selection import Chosen, Selection, Spans
+from bertwright.examples.vocabulary import Vocabulary
 from bertwright.schedules import Constant
 
 from .objective import Asking, Objective
@@ -52,8 +56,10 @@ class Permutation(Objective):
         chosen = self.selection.select(
             rows, asking.vocabulary, draw.named("selection"), asking.progress
         )
-        return permute(rows, chosen, draw.named("order"))
+        return permute(rows, chosen, random_order(rows, chosen, draw.named("order")))
 
-    def ask_for(self, chosen: Chosen, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
-        """In a random order, each by those before it in that order and by all that is not asked."""
-        return permute(rows, chosen, asking.draw)
+    def ask_for(
+        self, chosen: Chosen, hidden: NDArray[np.bool_], rows: Rows, vocabulary: Vocabulary
+    ) -> tuple[Rows, Question]:
+        """By an order in which all hidden places come last, and at once."""
+        return permute(rows, chosen, hidden.astype(np.int32))

@@ -1,12 +1,14 @@
 """Bits per byte of hidden words: a loss that can be compared between tokenizers and objectives.
 
 Some 15 % of the words of held-out documents are asked for. The nats that the model pays for all
-their pieces, by ln 2 and by the UTF-8 bytes of the words, are bits per byte. A masked model sees
-masks for them, and all the rest; a permuted one all the rest, and those of them that come before in
-its order; a causal model what stands before each. Which words are asked for is a hash of the
-document's number and of the bytes of the words before it in the document, so they are the same for
-every tokenizer (counting words instead would lose step after a piece that covers two words).
-Documents are cut into windows between words.
+their pieces, by ln 2 and by the UTF-8 bytes of the words, are bits per byte. They are asked for in
+rounds: the first pieces of all these words, then the second ones, given the first, and so on. So a
+word costs what it is worth as a whole, however its pieces are asked for in training, and what reads
+both sides, with masks or in a permuted order, sees the same: the words that are not asked for, and
+the rounds before. A causal model sees what stands before each piece. Which words are asked for is a
+hash of the document's number and of the bytes of the words before it in the document, so they are
+the same for every tokenizer (counting words instead would lose step after a piece that covers two
+words). Documents are cut into windows between words.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,8 +22,8 @@ from bertwright.examples.batches import Batch
 from bertwright.examples.coordinates import Coordinates, Rows
 from bertwright.examples.selection import Chosen
 from bertwright.examples.vocabulary import Vocabulary
-from bertwright.objectives.objective import Asking, Objective
-from bertwright.randomness import Draw, Permutation, key, uniform
+from bertwright.objectives.objective import Objective
+from bertwright.randomness import Permutation, key, uniform
 from bertwright.text.marks import WORD_START
 from bertwright.text.shards import Split
 from bertwright.text.tokenizers import Specials
@@ -34,24 +36,27 @@ KEY = key(0, "bits-per-byte")
 
 @dataclass(frozen=True)
 class HiddenWords:
-    """Rows of text, and all pieces of some whole words in them.
+    """Rows of text, and a round of asking for some whole words in them.
 
-    ``num_bytes`` are the UTF-8 bytes of these words, ``num_words`` how many they are.
+    - ``chosen``: the pieces of this round, one of a word
+    - ``hidden``: (B, L) bool, these and those of later rounds
+    - ``num_bytes``, ``num_words``: of the words that begin in this round: all in the first, none
+      in the others
     """
 
     rows: Rows
     chosen: Chosen
+    hidden: NDArray[np.bool_]
     num_bytes: int
     num_words: int
 
     def asked(self, objectives: Mapping[str, Objective], vocabulary: Vocabulary) -> Batch | None:
-        """The words as the first of these objectives asks for them that can; None where none can.
+        """The round as the first of these objectives asks it that can; None where none can.
 
         Errors: UserError as of the objective.
         """
-        asking = Asking(Draw(KEY, index=np.arange(len(self.rows.pieces))), vocabulary)
         for name, objective in objectives.items():
-            asked = objective.ask_for(self.chosen, self.rows, asking)
+            asked = objective.ask_for(self.chosen, self.hidden, self.rows, vocabulary)
             if asked is not None:
                 rows = objective.within_task(asked[0])
                 number = int(rows.real.sum())
@@ -61,11 +66,12 @@ class HiddenWords:
 
 @dataclass(frozen=True)
 class _Window:
-    """A stretch of a document in a language, and where in it the hidden pieces lie."""
+    """A stretch of a document in a language, and the round in which each of its pieces is asked
+    for, -1 for never."""
 
     language: int | None
     pieces: NDArray[np.int32]
-    hidden: NDArray[np.int64]
+    turn: NDArray[np.int64]
     num_bytes: int
     num_words: int
 
@@ -78,13 +84,17 @@ def hidden_words(
     most_bytes: int,
     num_rows: int = 32,
 ) -> Iterator[HiddenWords]:
-    """Documents in a fixed random order until their words make ``most_bytes``, in batches.
+    """Documents in a fixed random order until their words make ``most_bytes``, in batches, each
+    round by round.
 
     A row has ``length`` places; its text stands between the piece ``opening`` and the end.
     """
     windows = _windows(split, length - 2, most_bytes)
     while some := list(islice(windows, num_rows)):
-        yield _rows(some, specials, opening, length)
+        yield _round(0, some, specials, opening, length)
+        for number in range(1, 1 + max(int(window.turn.max()) for window in some)):
+            left = [window for window in some if (window.turn == number).any()]
+            yield _round(number, left, specials, opening, length)
 
 
 def _windows(split: Split, room: int, most_bytes: int) -> Iterator[_Window]:
@@ -102,11 +112,13 @@ def _windows(split: Split, room: int, most_bytes: int) -> Iterator[_Window]:
             stop = start + int(first[before >= left][0])
         for begin, end in _cuts(first, stop - start, room):
             inside = hidden & (first >= begin) & (last <= end)
-            places = [np.arange(first[w], last[w]) - begin for w in np.flatnonzero(inside)]
+            turn = np.full(end - begin, -1, np.int64)
+            for word in np.flatnonzero(inside):
+                turn[first[word] - begin : last[word] - begin] = np.arange(last[word] - first[word])
             yield _Window(
                 None if split.languages is None else int(split.languages[document]),
                 split.pieces(start + begin, start + end),
-                np.concatenate([np.empty(0, np.int64), *places]),
+                turn,
                 int(sizes[inside].sum()),
                 int(inside.sum()),
             )
@@ -127,25 +139,29 @@ def _cuts(first: NDArray[np.int64], size: int, room: int) -> Iterator[tuple[int,
         begin = end
 
 
-def _rows(windows: Sequence[_Window], specials: Specials, opening: int, length: int) -> HiddenWords:
+def _round(
+    number: int, windows: Sequence[_Window], specials: Specials, opening: int, length: int
+) -> HiddenWords:
     pieces = np.full((len(windows), length), specials.pad, np.int32)
     document = np.full((len(windows), length), -1, np.int32)
     special = np.ones((len(windows), length), np.bool_)
-    hidden = np.full((len(windows), length), -1, np.int64)
+    turn = np.full((len(windows), length), -1, np.int64)
     for row, window in enumerate(windows):
         size = len(window.pieces)
         pieces[row, : size + 2] = [opening, *window.pieces, specials.end]
         document[row, : size + 2] = 0
         special[row, 1 : size + 1] = False
-        hidden[row, 1 + window.hidden] = window.hidden
+        turn[row, 1 : size + 1] = window.turn
     language = None
     if windows[0].language is not None:
         spoken = np.array([window.language for window in windows], np.int32)
         language = np.broadcast_to(spoken[:, None], pieces.shape).copy()
-    most = max(1, max(len(window.hidden) for window in windows))
+    asked = np.where(turn == number, turn, -1)
+    most = max(1, int((turn == number).sum(axis=1).max()))
     return HiddenWords(
         Rows(pieces, Coordinates(document=document, language=language), special),
-        Chosen.listed(hidden, most),
-        sum(w.num_bytes for w in windows),
-        sum(w.num_words for w in windows),
+        Chosen.listed(asked, most),
+        turn >= number,
+        sum(w.num_bytes for w in windows) if number == 0 else 0,
+        sum(w.num_words for w in windows) if number == 0 else 0,
     )
