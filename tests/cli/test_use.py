@@ -138,7 +138,7 @@ def test_minimal_pairs_prints_what_was_promised(folder: Path, tmp_path: Path) ->
     row = {"sentence_good": "The red bird", "sentence_bad": "The bird red", "UID": "order"}
     file.write_text(json.dumps(row) + "\n")
     found = printed("minimal-pairs", folder / "model", file)
-    assert set(found) == {"accuracy", "ties", "pairs", "paradigms"}
+    assert set(found) == {"accuracy", "ties", "pairs", "interval", "paradigms"}
     assert list(found["paradigms"]) == ["order"]
     assert "accuracy" in invoke("minimal-pairs", folder / "model", file).stdout
 

@@ -31,6 +31,7 @@ def test_counts_are_exact() -> None:
         "accuracy": 0.25,
         "ties": 2,
         "pairs": 4,
+        "interval": [0.0, 0.5],
         "paradigms": {
             "one": {"accuracy": 0.5, "ties": 1, "pairs": 2},
             "two": {"accuracy": 0.0, "ties": 1, "pairs": 2},

@@ -36,4 +36,6 @@ def minimal_pairs(
         return
     report({name: found.accuracy for name, found in scores.paradigms.items()}, as_json)
     found = scores.all
-    report({"pairs": found.pairs, "ties": found.ties, "accuracy": found.accuracy}, as_json)
+    figures = {"pairs": found.pairs, "ties": found.ties, "accuracy": found.accuracy}
+    interval = {} if scores.interval is None else {"interval": scores.interval}
+    report({**figures, **interval}, as_json)

@@ -23,7 +23,15 @@ from bertwright.encoder.runs import runs
 from bertwright.encoder.stream import Coordinates, Source
 from bertwright.encoder.surroundings import Across, Surroundings
 from bertwright.encoder.taps import Site, Taps
-from bertwright.encoder.visibility import Bidirectional, Tiling, Visibility, is_read_on, view, ways
+from bertwright.encoder.visibility import (
+    Bidirectional,
+    Tiling,
+    Visibility,
+    is_read_on,
+    seen,
+    view,
+    ways,
+)
 from bertwright.errors import UserError
 from bertwright.machine import tune_compiler
 
@@ -88,8 +96,7 @@ class Encoder(nn.Module):
         keys = None if memory is None else memory.before(coordinates)
         across = None
         if source is not None:
-            seen = view(Bidirectional(), coordinates, source.coordinates)
-            across = Across(source.states, seen)
+            across = Across(source.states, view(Bidirectional(), coordinates, source.coordinates))
         made = [x] if self.looks_back else None
         if stop_after is not None and not 0 <= stop_after < len(self.blocks):
             raise UserError(f"there is no block {stop_after}: the last is {len(self.blocks) - 1}")
@@ -143,13 +150,13 @@ class Encoder(nn.Module):
             near = self.local is not None and self.local.holds(index)
             rotation = self.local_rotation if near else self.embeddings.positions.rotation
             if (own, near) not in known:
-                seen = view(own, coordinates, keys, tiling, self.tells_wide, self.heads)
+                own_view = view(own, coordinates, keys, tiling, self.tells_wide, self.heads)
                 known[own, near] = Surroundings(
-                    seen,
+                    own_view,
                     rotation(coordinates),
                     None if keys is None else rotation(keys),
                     relation,
-                    {way: runs(seen, way, pieces) for way in self.ways},
+                    {way: runs(own_view, way, pieces) for way in self.ways},
                     across,
                 )
             told.append(known[own, near])
@@ -183,6 +190,11 @@ class Encoder(nn.Module):
     def longest(self) -> int | None:
         """The longest row that the positions allow; None where there is no limit."""
         return self.embeddings.positions.longest
+
+    def seen(self, block: int, coordinates: Coordinates) -> Tensor:
+        """Which places each place may see in a block, by the encoder's own rule: (B, 1, L, L) bool,
+        or (B, H, L, L) where heads differ; what padding sees says nothing."""
+        return seen(rule_at(block, self.rule, self.local), coordinates, self.heads)
 
     def record(
         self, *patterns: str, gradients: bool = False

@@ -11,9 +11,9 @@ from bertwright.randomness import Draw
 
 
 def random_order(rows: Rows, chosen: Chosen, draw: Draw) -> NDArray[np.int32]:
-    """The turn (B, L) of every place: what is not chosen comes first and all at once, special tokens
-    excepted, which have a turn of their own like the chosen (Yang et al. 2019, the released code).
-    """
+    """The turn (B, L) of every place: what is not chosen comes first and all at once, special
+    tokens excepted, which have a turn of their own like the chosen (Yang et al. 2019, the released
+    code)."""
     place = np.arange(rows.pieces.shape[1])
     turns = rows.special.copy()
     turns[np.nonzero(chosen.weight > 0)[0], chosen.where[chosen.weight > 0]] = True

@@ -4,6 +4,7 @@ A model that is right as often as it says is calibrated. One temperature, by whi
 divided, repairs most of what fine-tuning does to that, and changes no answer (Guo et al. 2017).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +44,7 @@ class Calibration:
     error_before: float
     error: float
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Mapping[str, float]:
         """Plain data."""
         return vars(self)
 

@@ -5,6 +5,7 @@ Beside what every model folder holds, ``task.json`` says what the outputs mean.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -74,10 +75,17 @@ class FineTuned(TextModel):
         self.answering = task.answer.build(task.labels, temperature)
         self.maker = RowMaker.of(net.recipe, tokenizer, net.encoder.longest, length)
 
-    def calibrated(self, temperature: float) -> None:
-        """Divide outputs by this from now on, before they become probabilities."""
-        self.temperature = temperature
-        self.answering = self.task.answer.build(self.task.labels, temperature)
+    def settle(self, examples: Examples) -> Mapping[str, float]:
+        """Answer from now on as held-out examples want it: with their temperature, their threshold.
+        What was found; nothing where the answer has neither."""
+        rows = self.answering.rows(self.maker, examples)
+        answer = self.task.answer
+        settled = answer.settled(self.answering, rows, lambda: self.outputs(rows), examples)
+        if settled is None:
+            return {}
+        self.task, self.temperature = replace(self.task, answer=settled.answer), settled.temperature
+        self.answering = settled.answer.build(self.task.labels, settled.temperature)
+        return settled.figures
 
     def predict(self, asked: Asked) -> list[Prediction]:
         """The answers to examples, or to plain texts and pairs of them, in their order.

@@ -19,13 +19,13 @@ from bertwright.model.text_model import TextModel
 from bertwright.optimisers.adam import AdamW
 from bertwright.schedules import Warmup
 from bertwright.statistics import Estimate, estimate
-from bertwright.tasks.calibration import Calibration, calibrate
 from bertwright.tasks.data import Given, TaskData, parts_of
 from bertwright.tasks.encoding import RowMaker
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning_settings import FineTuning, repays, with_dropout
 from bertwright.tasks.heads import check_head, default_head
 from bertwright.tasks.judging import Best, EpochReport, figures_of
+from bertwright.tasks.language_model import check_language_model
 from bertwright.tasks.parts import Part, Turns, places_per_epoch, plans_of
 from bertwright.tasks.result_folder import write_results
 from bertwright.tasks.task import Task
@@ -57,7 +57,9 @@ class FineTuneResult:
     seconds: float
     training: Training
     settings: FineTuning
-    calibrations: Mapping[str, Calibration] = field(default_factory=dict[str, Calibration])
+    calibrations: Mapping[str, Mapping[str, float]] = field(
+        default_factory=dict[str, Mapping[str, float]]
+    )
 
     @property
     def task(self) -> Task:
@@ -118,8 +120,8 @@ class FineTuneResult:
             Path(out), self.as_dict(), self.training, self.best, self.settings, more or {}
         )
 
-    def _calibration(self) -> dict[str, Any]:
-        named = {name: found.as_dict() for name, found in self.calibrations.items()}
+    def _calibration(self) -> Mapping[str, Any]:
+        named = self.calibrations
         return next(iter(named.values())) if len(self.tasks) == 1 and named else named
 
 
@@ -182,7 +184,7 @@ def finetune_together(
         time.monotonic() - began,
         training,
         chosen,
-        _calibrated(training, best) if chosen.calibrate else {},
+        _settled(training, best) if chosen.calibrate else {},
     )
     if out is not None:
         result.write(out)
@@ -236,7 +238,10 @@ def prepare_training(
         if wrong := check_head(plan.choice, part.task.answer, recipe.output):
             raise UserError(wrong)
     size = model.model.vocabulary_size
-    net = Adapted.empty(recipe, size, plans, chosen.adaptation, chosen.dropout)
+    beside = chosen.language_model > 0
+    if beside and (wrong := check_language_model(model, chosen, [plan.choice for plan in plans])):
+        raise UserError(wrong)
+    net = Adapted.empty(recipe, size, plans, chosen.adaptation, chosen.dropout, beside)
     fast = model.device.type == "cuda" or bfloat16_is_fast()
     return Training(
         source=model,
@@ -255,6 +260,7 @@ def prepare_training(
         clip=chosen.clip,
         precision=chosen.precision or ("bf16" if fast else "float32"),
         perturbation=chosen.perturbation,
+        language_model=chosen.language_model,
         folder=Path() if out is None else Path(out).parent,
         watch=watch,
     )
@@ -277,15 +283,10 @@ def _check(model: TextModel, chosen: FineTuning, given: Sequence[tuple[Task, Any
             raise UserError(wrong)
 
 
-def _calibrated(training: Training, best: Best) -> dict[str, Calibration]:
-    """Of every model its temperature, which it takes on."""
-    found: dict[str, Calibration] = {}
-    for model, part in zip(best.models, training.parts, strict=True):
-        if not part.task.answer.calibrated:
-            continue
-        rows = part.answering.rows(model.maker, part.dev)
-        evidence = part.answering.evidence(rows, model.outputs(rows), part.dev)
-        if evidence is not None and len(evidence):
-            found[part.task.name] = calibrate(evidence)
-            model.calibrated(found[part.task.name].temperature)
-    return found
+def _settled(training: Training, best: Best) -> dict[str, Mapping[str, float]]:
+    """What the held-out part says of how each of the best models should answer; they do."""
+    found = {
+        part.task.name: model.settle(part.dev)
+        for model, part in zip(best.models, training.parts, strict=True)
+    }
+    return {name: figures for name, figures in found.items() if figures}

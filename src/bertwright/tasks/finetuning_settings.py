@@ -30,13 +30,15 @@ class FineTuning(Settings):
     ``batch`` is in examples. The run is repeated with ``seeds`` seeds, the first of which is
     ``seed``.
 
-    ``adaptation`` says what is trained, ``head`` where states are read. ``schedule`` None rises
-    over the first ``warmup`` of the steps and falls to nothing. ``bias_correction`` is that of Adam
-    (Mosbach et al. 2021). With ``patience`` training ends when so many epochs in a row were no
-    better than the best before. No ``epochs`` at all leave an encoder as it is, behind a head that
-    knows nothing. Several tasks take turns by how many examples they have to the power of
+    ``adaptation`` says what is trained, ``head`` where states are read. ``language_model`` weighs
+    the loss of naming next pieces beside that of the task (Radford et al. 2018: 0.5). ``schedule``
+    None rises over the first ``warmup`` of the steps and falls to nothing. ``bias_correction`` is
+    that of Adam (Mosbach et al. 2021). With ``patience`` training ends when so many epochs in a row
+    were no better than the best before. No ``epochs`` at all leave an encoder as it is, behind a
+    head that knows nothing. Several tasks take turns by how many examples they have to the power of
     ``share_power``: 1 in proportion, 0 equally often (Stickland and Murray 2019). ``calibrate``
-    divides outputs by a temperature that is fitted on the held-out part (Guo et al. 2017).
+    divides outputs by a temperature that is fitted on the held-out part (Guo et al. 2017), and
+    chooses there when to say that a question has no answer.
     """
 
     epochs: int = Field(default=3, ge=0)
@@ -47,6 +49,7 @@ class FineTuning(Settings):
     adaptation: Adaptation = Full()
     head: HeadChoice | None = None
     perturbation: Perturbation | None = None
+    language_model: float = Field(default=0.0, ge=0)
     warmup: float = Field(default=0.1, ge=0, le=1)
     schedule: Schedule | None = None
     bias_correction: bool = True

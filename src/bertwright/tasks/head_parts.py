@@ -1,6 +1,6 @@
 """What heads are made of, beside linear layers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Literal
 
 import torch
@@ -11,15 +11,16 @@ from bertwright.encoder.roles import Role
 HeadMix = Literal["concat", "sum", "mean", "learned"]
 
 
-class TanhDense(nn.Module):
-    """tanh of a dense layer: (M, D) to (M, D)."""
+class ActivatedDense(nn.Module):
+    """The activation of a dense layer: (M, D) to (M, D)."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, activation: Callable[[Tensor], Tensor] = torch.tanh) -> None:
         super().__init__()
         self.dense = nn.Linear(width, width)
+        self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.tanh(self.dense(x))
+        return self.activation(self.dense(x))
 
 
 class Mix(nn.Module):

@@ -11,18 +11,20 @@ import torch
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
+from bertwright.encoder.feed_forward import ACTIVATIONS
 from bertwright.encoder.initialisation import FanIn, Published, initialise
 from bertwright.encoder.kernels.noise import Noise, dropout
 from bertwright.encoder.visibility import is_by_halves, is_causal
 from bertwright.errors import UserError
 from bertwright.model.layers import Layers, layers_of
 from bertwright.model.model import Model
+from bertwright.objectives import ReplacedToken
 from bertwright.objectives.class_question import PairHead
 from bertwright.objectives.output import OutputChoice, Transform
 from bertwright.objectives.sentence_relation import PairQuestion
 from bertwright.recipes import Recipe
 from bertwright.tasks.answers.answer import Answer
-from bertwright.tasks.head_parts import HeadMix, Mix, OverWords, TanhDense
+from bertwright.tasks.head_parts import ActivatedDense, HeadMix, Mix, OverWords
 from bertwright.tasks.reading_out import READ, SIDE_BY_SIDE, ReadOut
 
 
@@ -98,27 +100,33 @@ class Pooler(HeadChoice):
     def entered(
         self, beginning: Beginning, width: int
     ) -> tuple[nn.Module, int, tuple[float, float]]:
-        return TanhDense(width), width, (0.0, beginning.rate)
+        return ActivatedDense(width), width, (0.0, beginning.rate)
 
     @torch.no_grad()
     def inherit(self, head: "Head", model: Model) -> None:
         pairs = [pair.pooler for pair in model.heads.values() if isinstance(pair, PairHead)]
         trained = pairs[0] if pairs else model.pooler
-        assert isinstance(head.enter, TanhDense)
+        assert isinstance(head.enter, ActivatedDense)
         if trained is not None and trained.weight.shape == head.enter.dense.weight.shape:
             head.enter.dense.load_state_dict(trained.state_dict())
 
 
 class Dense(HeadChoice):
-    """dropout, dense, tanh, dropout, out, all of it new (Liu et al. 2019). As the stock
-    RobertaForSequenceClassification."""
+    """dropout, dense, activation, dropout, out, all of it new (Liu et al. 2019). As the stock
+    RobertaForSequenceClassification, with tanh; ELECTRA has gelu, DistilBERT relu, BigBird that of
+    the feed-forward sublayers, which is ``encoder``."""
 
     kind: Literal["dense"] = "dense"
+    activation: Literal["tanh", "gelu", "relu", "encoder"] = "tanh"
 
     def entered(
         self, beginning: Beginning, width: int
     ) -> tuple[nn.Module, int, tuple[float, float]]:
-        return TanhDense(width), width, (beginning.rate, beginning.rate)
+        name = self.activation
+        if name == "encoder":
+            name = beginning.recipe.encoder.feed_forward.activation
+        activation = torch.tanh if name == "tanh" else ACTIVATIONS[name]
+        return ActivatedDense(width, activation), width, (beginning.rate, beginning.rate)
 
 
 class Transformed(HeadChoice):
@@ -221,8 +229,9 @@ def default_head(recipe: Recipe, answer: Answer) -> HeadChoice:
     """The head with which the family of a recipe is usually fine-tuned.
 
     A causal encoder is read where it has read everything, one of two ways over the whole row. An
-    encoder trained on pairs has a pooler; a pre-norm encoder reads through the transform of its
-    output, over the whole row, since nothing taught it to gather a text in its first place.
+    encoder trained on pairs has a pooler, a discriminator GELU; a pre-norm encoder reads through
+    the transform of its output, over the whole row, since nothing taught it to gather a text in its
+    first place.
     """
     by_halves = is_by_halves(recipe.encoder.visibility)
     causal = is_causal(recipe.encoder.visibility)
@@ -239,6 +248,8 @@ def default_head(recipe: Recipe, answer: Answer) -> HeadChoice:
         return Plain(read="last")
     if recipe.pooler or any(isinstance(o, PairQuestion) for o in recipe.objectives.values()):
         return Pooler()
+    if any(isinstance(o, ReplacedToken) for o in recipe.objectives.values()):
+        return Dense(activation="gelu")
     return Transformed(read="mean") if transforms else Dense()
 
 

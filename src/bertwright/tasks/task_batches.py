@@ -14,6 +14,7 @@ from bertwright.model.text_model import TextModel
 from bertwright.tasks.bucketing import BatchPlan, StepRows
 from bertwright.tasks.encoding import TaskRow
 from bertwright.tasks.fine_tuned import flat_places
+from bertwright.tasks.language_model import NEXT_PIECES, num_next_pieces
 from bertwright.tasks.parts import Part, Turns, target_type
 from bertwright.training.batch_source import StepBatch
 from bertwright.training.clock import Place
@@ -37,6 +38,7 @@ class TaskBatch:
         sizes: how many outputs each row has, fillers included.
         item_sizes: how many outputs each item has, fillers left out.
         targets: (T,) of the items; what fillers give is not looked at.
+        num_rows: how many rows are no fillers; these come first.
         first_row, first_answer: where the first of them stand in the step.
         count: what the loop divides the losses of the step by.
     """
@@ -49,6 +51,7 @@ class TaskBatch:
     sizes: Sequence[int]
     item_sizes: Sequence[int]
     targets: Tensor
+    num_rows: int
     first_row: int
     first_answer: int
     count: float
@@ -62,6 +65,8 @@ class Batches:
     parts: Sequence[Part]
     plans: Sequence[BatchPlan]
     turns: Turns
+    asks_next: bool = False
+    """Whether next pieces are asked for as well."""
 
     def at(self, place: Place) -> StepBatch[TaskBatch]:
         """The batch of a step."""
@@ -82,9 +87,12 @@ class Batches:
             micro_batches.append(micro)
             first_row += len(micro.numbers)
             first_answer += sum(micro.item_sizes)
-        real = [n for item in items[: step.num_real] for n in item]
-        num_tokens = sum(len(part.rows[n].pieces) for n in real)
-        return StepBatch(micro_batches, {ANSWER: float(count)}, len(real), num_tokens)
+        real = [part.rows[n] for item in items[: step.num_real] for n in item]
+        counts = {ANSWER: float(count)}
+        if self.asks_next:
+            counts[NEXT_PIECES] = float(num_next_pieces(real))
+        num_tokens = sum(len(row.pieces) for row in real)
+        return StepBatch(micro_batches, counts, len(real), num_tokens)
 
     @staticmethod
     def _items_at_once(part: Part, items: Sequence[range], length: int) -> int:
@@ -128,6 +136,7 @@ class Batches:
             sizes,
             item_sizes,
             torch.tensor(targets, dtype=target_type(part), device=device),
+            sum(len(part.items[item]) for item in chosen[:num_real]),
             *first,
             count,
         )

@@ -76,7 +76,8 @@ class TaskModel(nn.Module):
 class Adapted(nn.Module):
     """An encoder with the heads of one or several tasks, and what adaptation adds, in training.
 
-    ``rate`` is that of the dropout in the heads; that of the encoder stands in its recipe.
+    ``rate`` is that of the dropout in the heads; that of the encoder stands in its recipe. With
+    ``names`` it has the output over the vocabulary as well.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Adapted(nn.Module):
         plans: Sequence[HeadPlan],
         adaptation: Adaptation,
         rate: float,
+        names: bool = False,
     ) -> None:
         super().__init__()
         self.recipe, self.plans, self.adaptation = recipe, tuple(plans), adaptation
@@ -95,6 +97,9 @@ class Adapted(nn.Module):
         self.changes = adaptation.changes(self.encoder)
         heads = [plan.choice.build(Beginning(recipe, plan.num_outputs, rate)) for plan in plans]
         self.heads = nn.ModuleList(heads)
+        self.output = recipe.output.build(recipe.encoder, vocabulary_size) if names else None
+        if self.output is not None:
+            self.output.share(self.encoder.embeddings)
 
     @staticmethod
     def empty(
@@ -103,10 +108,11 @@ class Adapted(nn.Module):
         plans: Sequence[HeadPlan],
         adaptation: Adaptation,
         rate: float,
+        names: bool = False,
     ) -> "Adapted":
         """One whose parameters are yet to be filled in, on the CPU."""
         with torch.device("meta"):
-            model = Adapted(recipe, vocabulary_size, plans, adaptation, rate)
+            model = Adapted(recipe, vocabulary_size, plans, adaptation, rate, names)
         return model.to_empty(device="cpu")
 
     def head(self, part: int) -> Head:
@@ -115,24 +121,28 @@ class Adapted(nn.Module):
         assert isinstance(found, Head)
         return found
 
-    def forward(
+    def states(
+        self, part: int, pieces: Tensor, coordinates: Coordinates, noise: Noise | None = None
+    ) -> Tensor:
+        """pieces (B, L) int64 to what the head of a task reads, (B, L, W)."""
+        return self._states(self.head(part).layers, pieces, coordinates, noise)
+
+    def answer(
         self,
         part: int,
-        pieces: Tensor,
-        coordinates: Coordinates,
+        states: Tensor,
+        document: Tensor | None,
         where: Tensor | None = None,
         sizes: Sequence[int] = (),
         noise: Noise | None = None,
         first_answer: int = 0,
     ) -> Tensor:
-        """pieces (B, L) int64 to the float32 outputs of a task, (B, K), or (M, K) for the places at
+        """states (B, L, W) to the float32 outputs of a task, (B, K), or (M, K) for the places at
         ``where``, of which each row has so many (``sizes``).
 
         ``first_answer`` is the index of the first of them in the step: what dropout hangs on.
         """
-        head = self.head(part)
-        states = self._states(head.layers, pieces, coordinates, noise)
-        return head(states, coordinates.document, where, sizes, self.behind(noise, first_answer))
+        return self.head(part)(states, document, where, sizes, self.behind(noise, first_answer))
 
     def behind(self, noise: Noise | None, first_answer: int) -> Noise | None:
         """The noise of a head."""

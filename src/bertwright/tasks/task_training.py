@@ -18,6 +18,7 @@ from bertwright.tasks.bucketing import BatchPlan
 from bertwright.tasks.heads import begin
 from bertwright.tasks.judging import Best, EpochReport, Judge
 from bertwright.tasks.kept_states import KeptStates
+from bertwright.tasks.language_model import NEXT_PIECES, next_pieces_loss
 from bertwright.tasks.parts import Part, Turns
 from bertwright.tasks.perturbation import Perturbation
 from bertwright.tasks.task_batches import ANSWER, Batches, TaskBatch
@@ -50,6 +51,7 @@ class Training:
     clip: float | None
     precision: Precision
     perturbation: Perturbation | None
+    language_model: float
     folder: Path
     watch: Callable[[int, Clock], Reporter]
     procedures: Sequence[Procedure] = ()
@@ -73,10 +75,11 @@ class Training:
                 parameters=parameters,
                 update=update,
                 procedures=[Unfreezing(parameters, update, self._levels(turns)), *self.procedures],
-                batch=Batches(self.source, self.parts, plans, turns).at,
+                batch=Batches(self.source, self.parts, plans, turns, self.language_model > 0).at,
                 losses=_Losses(self, seed, kept),
                 clock=clock,
                 rate=self.schedule.at,
+                weights=lambda place: {NEXT_PIECES: self.language_model},
                 clip=Clipping(self.clip, compiled),
                 processes=Processes(device=device),
                 evaluate=judge.evaluate,
@@ -105,6 +108,8 @@ class Training:
         own, known = self.net.encoder, self.source.model.encoder.state_dict()
         own.load_state_dict(known, strict=False)
         self.net.adaptation.begin(own, self.net.recipe, seed)
+        if self.net.output is not None and self.source.model.output is not None:
+            self.net.output.load_state_dict(self.source.model.output.state_dict())
         if self.net.changes is not None:
             self.net.changes.begin(seed)
         for number, part in enumerate(self.parts):
@@ -128,31 +133,44 @@ class _Losses:
         training, net = self.training, self.training.net
         noise = Noise.of(self.seed, place.step, batch.first_row, training.source.device)
 
-        def run() -> tuple[Tensor, Loss]:
-            if self.kept is not None:
-                states = self.kept.of(batch.part, batch.numbers)
-                behind = net.behind(noise, batch.first_answer)
-                outputs = net.head(batch.part).answer(states, batch.sizes, behind)
-            else:
-                outputs = net(
-                    batch.part,
-                    batch.pieces,
-                    batch.coordinates,
-                    batch.where,
-                    batch.sizes,
-                    noise,
-                    batch.first_answer,
-                )
+        document = batch.coordinates.document
+        assert document is not None, "batches of tasks say which places are real"
+
+        def judged(outputs: Tensor) -> tuple[Tensor, Loss]:
             outputs = outputs[: sum(batch.item_sizes)]
             answering = training.parts[batch.part].answering
             loss, right = answering.loss(outputs, batch.item_sizes, batch.targets)
             return outputs, Loss(loss, float(len(batch.targets)), right)
 
-        if training.perturbation is None:
-            return {ANSWER: run()[1]}
-        real = batch.coordinates.document
-        assert real is not None, "batches of tasks say which places are real"
-        found = training.perturbation.loss(
-            net.encoder.embeddings, run, real >= 0, batch.count, self.seed + place.step
-        )
-        return {ANSWER: found}
+        def answered(states: Tensor) -> tuple[Tensor, Loss]:
+            more = batch.where, batch.sizes, noise, batch.first_answer
+            return judged(net.answer(batch.part, states, document, *more))
+
+        def read() -> Tensor:
+            return net.states(batch.part, batch.pieces, batch.coordinates, noise)
+
+        if self.kept is not None:
+            states = self.kept.of(batch.part, batch.numbers)
+            behind = net.behind(noise, batch.first_answer)
+            return {ANSWER: judged(net.head(batch.part).answer(states, batch.sizes, behind))[1]}
+        if training.perturbation is not None:
+            found = training.perturbation.loss(
+                net.encoder.embeddings,
+                lambda: answered(read()),
+                document >= 0,
+                batch.count,
+                self.seed + place.step,
+            )
+            return {ANSWER: found}
+        states = read()
+        losses = {ANSWER: answered(states)[1]}
+        if net.output is not None:
+            real, width = slice(batch.num_rows), training.net.recipe.encoder.width
+            losses[NEXT_PIECES] = next_pieces_loss(
+                net.output,
+                net.encoder.embeddings.table,
+                states[real, :, -width:],
+                batch.pieces[real],
+                document[real],
+            )
+        return losses

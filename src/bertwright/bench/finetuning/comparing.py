@@ -67,7 +67,8 @@ def compare(
 def ours(plan: Plan, compared: Compared, model: TextModel, seed: int) -> float:
     """The score of the best epoch of a run of ours."""
     part = compared.part(model)
-    chosen: dict[str, Any] = {**finetuning_of(plan, compared, seeds=1).model_dump(), "seed": seed}
+    settings = finetuning_of(plan, compared, part.task.answer)
+    chosen: dict[str, Any] = {**settings.model_dump(), "seed": seed}
     result = finetune(model, part.task, train=part.train, dev=part.dev, **chosen)
     return result.scores[0]
 

@@ -1,12 +1,12 @@
 """Our side: the settings that are those of the peer."""
 
 from bertwright.bench.finetuning.plan import Compared, Plan
+from bertwright.tasks.answers import Answer
 from bertwright.tasks.finetuning_settings import FineTuning
 
 
-def finetuning_of(plan: Plan, compared: Compared, seeds: int) -> FineTuning:
-    """The settings of a task; the head is that of the stock class."""
-    places = compared.task in ("upos", "ner", "iob2", "xpos", "feats", "squad1", "squad2")
+def finetuning_of(plan: Plan, compared: Compared, answer: Answer) -> FineTuning:
+    """The settings of a task, for one seed; the head is that of the stock class."""
     return FineTuning.of(
         {
             "epochs": compared.epochs,
@@ -16,7 +16,6 @@ def finetuning_of(plan: Plan, compared: Compared, seeds: int) -> FineTuning:
             "dropout": plan.dropout,
             "decay": plan.decay,
             "warmup": plan.warmup,
-            "head": {"kind": "plain", "read": "places"} if places else "pooler",
-            "seeds": seeds,
+            "head": {"kind": "plain", "read": "places"} if answer.reads == "places" else "pooler",
         }
     )

@@ -83,7 +83,7 @@ def contend(plan: Plan, task: str, side: str, turns: Turns) -> None:
             epochs=FOREVER,
         )
         return
-    chosen = finetuning_of(plan, compared, seeds=1).model_copy(
+    chosen = finetuning_of(plan, compared, part.task.answer).model_copy(
         update={"epochs": FOREVER, "compile": True}
     )
     dev = part.train[:2]

@@ -29,6 +29,7 @@ from bertwright.encoder.visibility.view import (
     View,
     Wide,
     document_bounds,
+    seen,
     view,
 )
 from bertwright.encoder.visibility.windows import Windows
@@ -63,6 +64,7 @@ __all__ = [
     "is_two_sided",
     "laid_out",
     "laid_out_by_head",
+    "seen",
     "view",
     "ways",
 ]

@@ -84,6 +84,11 @@ def view(
     return found if wide is None else replace(found, wide=_wide(rule, coordinates, wide, heads))
 
 
+def seen(rule: Visibility, coordinates: Coordinates, heads: int = 1) -> Tensor:
+    """Which real places each place sees, (B, 1, L, L) bool, or (B, H, L, L) where heads differ."""
+    return _seen(rule, coordinates.queries(), coordinates.keys(), heads)
+
+
 def _view(
     rule: Visibility,
     coordinates: Coordinates,
@@ -109,8 +114,7 @@ def _view(
         tiles = laid_out_by_head(rule, coordinates, heads, where_it_pays=True)
         if tiles:
             return View("tiles", order=order, real=real, tiles=tiles)
-    seen = _seen(rule, coordinates.queries(), (keys or coordinates).keys(), heads)
-    mask, blind = _seeing(seen)
+    mask, blind = _seeing(_seen(rule, coordinates.queries(), (keys or coordinates).keys(), heads))
     bounds = None
     if shape == "documents" and document is not None and document.is_cuda:
         bounds = document_bounds(document)

@@ -26,7 +26,9 @@ from bertwright.interop.huggingface.family import Config, Key
 from bertwright.interop.huggingface.purposes import (
     BARE,
     MASKED,
+    OVER_TEXTS,
     POOLER,
+    TEXTS,
     TRAINED,
     WORDS,
     Classifier,
@@ -66,7 +68,10 @@ class BigBird(Bert):
         *(row for row in ENCODER if row[0] != POOLER),
         (POOLER, (POOLER,)),
     )
-    classifiers: ClassVar[dict[str, Classifier]] = {WORDS: Bert.classifiers[WORDS]}
+    classifiers: ClassVar[dict[str, Classifier]] = {
+        TEXTS: Classifier(("dense",), ("first",), OVER_TEXTS, "encoder"),
+        WORDS: Bert.classifiers[WORDS],
+    }
     longest: ClassVar[int] = 4096
     keys: ClassVar[tuple[Key, ...]] = (
         *(key for key in KEYS if key.theirs not in CHANGED),

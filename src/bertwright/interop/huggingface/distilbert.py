@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from bertwright.interop.huggingface.bert import ACTIVATIONS, AXES, Bert
 from bertwright.interop.huggingface.family import Config, Family, Key
-from bertwright.interop.huggingface.purposes import SPANS, WORDS, Classifier
+from bertwright.interop.huggingface.purposes import SPANS, TEXTS, WORDS, Classifier
 from bertwright.interop.huggingface.renaming import Table
 from bertwright.recipes import Recipe
 from bertwright.text.tokenizers import Specials
@@ -40,7 +40,13 @@ class DistilBert(Family):
         ("output.table", ("vocab_projector",)),
     )
     classifiers: ClassVar[dict[str, Classifier]] = {
-        WORDS: Classifier(("plain",), ("places",), (("head.out", ("classifier",)),)),
+        TEXTS: Classifier(
+            ("dense",),
+            ("first",),
+            (("head.enter.dense", ("pre_classifier",)), ("head.out", ("classifier",))),
+            "relu",
+        ),
+        WORDS: Bert.classifiers[WORDS],
         SPANS: Bert.classifiers[SPANS],
     }
     pieces: ClassVar[str] = "embeddings.word_embeddings.weight"

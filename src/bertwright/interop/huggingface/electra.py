@@ -6,7 +6,16 @@ from typing import Any, ClassVar
 from bertwright.errors import UserError
 from bertwright.interop.huggingface.bert import AXES, ENCODER, KEYS, Bert
 from bertwright.interop.huggingface.family import Config, Key
-from bertwright.interop.huggingface.purposes import BARE, MASKED, SPANS, TRAINED, WORDS, Classifier
+from bertwright.interop.huggingface.purposes import (
+    BARE,
+    MASKED,
+    OVER_TEXTS,
+    SPANS,
+    TEXTS,
+    TRAINED,
+    WORDS,
+    Classifier,
+)
 from bertwright.interop.huggingface.renaming import Table, Tensors
 from bertwright.objectives import ReplacedToken
 from bertwright.recipes import Recipe
@@ -42,6 +51,7 @@ class Electra(Bert):
         ("heads.replaced-token.out", ("discriminator_predictions.dense_prediction",)),
     )
     classifiers: ClassVar[dict[str, Classifier]] = {
+        TEXTS: Classifier(("dense",), ("first",), OVER_TEXTS, "gelu"),
         WORDS: Bert.classifiers[WORDS],
         SPANS: Bert.classifiers[SPANS],
     }

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from bertwright.encoder.visibility import Causal, Visibility
-from bertwright.interop.huggingface.bert import ACTIVATIONS
+from bertwright.interop.huggingface.bert import ACTIVATIONS, Bert
 from bertwright.interop.huggingface.family import Config, Family, Key
-from bertwright.interop.huggingface.purposes import BARE, CAUSAL, Classifier, Net
+from bertwright.interop.huggingface.purposes import BARE, CAUSAL, WORDS, Classifier, Net
 from bertwright.interop.huggingface.renaming import Table, Tensors
 from bertwright.recipes import Recipe
 from bertwright.text.tokenizers import Specials
@@ -46,7 +46,7 @@ class Gpt2(Family):
         ("encoder.norm", ("ln_f",)),
     )
     head_table: ClassVar[Table] = (("output.table", ("lm_head",)),)
-    classifiers: ClassVar[dict[str, Classifier]] = {}
+    classifiers: ClassVar[dict[str, Classifier]] = {WORDS: Bert.classifiers[WORDS]}
     pieces: ClassVar[str] = "wte.weight"
     decoder: ClassVar[str] = "lm_head"
     longest: ClassVar[int] = 1024

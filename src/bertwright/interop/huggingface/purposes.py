@@ -22,6 +22,12 @@ SPANS, OPTIONS = "ForQuestionAnswering", "ForMultipleChoice"
 POOLER = "pooler"
 """Of our model, where no head has it."""
 
+OVER_TEXTS: Table = (
+    ("head.enter.dense", ("classifier.dense",)),
+    ("head.out", ("classifier.out_proj",)),
+)
+"""A dense layer and a linear map, as several stock classes for whole texts name them."""
+
 PROBLEMS = {
     "class": "single_label_classification",
     "labels": "multi_label_classification",
@@ -38,18 +44,26 @@ class Classifier:
     """The head of a stock class for a task.
 
     ``kinds`` are our heads that compute the same, first the one that it becomes; ``reads`` is where
-    it may read from.
+    it may read from; ``activation`` that of a dense layer.
     """
 
     kinds: tuple[str, ...]
     reads: tuple[str, ...]
     table: Table
+    activation: str = "tanh"
+
+    def choice(self, read: str) -> HeadChoice:
+        """Our head that computes the same, reading from there."""
+        own = {} if self.activation == "tanh" else {"activation": self.activation}
+        return HeadChoice.choose({"kind": self.kinds[0], "read": read, **own})
 
     def reasons(self, choice: HeadChoice, class_name: str) -> Iterator[str]:
         """Why a stock class does not compute a head of ours."""
         kind: str = choice.kind  # type: ignore[attr-defined]
         if kind not in self.kinds:
             yield f"head.kind is {kind} ({class_name}: {self.kinds[0]})"
+        elif (own := getattr(choice, "activation", "tanh")) != self.activation:
+            yield f"head.activation is {own} ({class_name}: {self.activation})"
         if choice.read not in self.reads:
             yield f"head.read is {choice.read} ({class_name}: {' or '.join(self.reads)})"
 

@@ -35,7 +35,6 @@ from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.fine_tuned import FineTuned, num_outputs
 from bertwright.tasks.formats.questions import QuestionReader
 from bertwright.tasks.formats.tables import Columns
-from bertwright.tasks.heads import HeadChoice
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import HeadPlan, TaskModel
 from bertwright.text.tokenizers import Specials, Tokenizer
@@ -141,9 +140,8 @@ def _fine_tuned(found: Found, precision: Precision | None) -> FineTuned:
     classifier = found.family.classifiers[found.purpose]
     pooling = READS[found.config.get("classifier_pooling", "cls")]
     read = pooling if pooling in classifier.reads else classifier.reads[0]
-    choice = HeadChoice.choose({"kind": classifier.kinds[0], "read": read})
     task = _task(found)
-    plan = HeadPlan(choice, num_outputs(task), task.answer.name)
+    plan = HeadPlan(classifier.choice(read), num_outputs(task), task.answer.name)
     net = TaskModel.empty(found.recipe, found.rows, plan)
     fill(net, found.tensors, str(found.folder))
     return FineTuned(net.eval(), found.tokenizer, task, precision=precision)

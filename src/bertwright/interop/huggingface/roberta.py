@@ -5,7 +5,15 @@ from typing import Any, ClassVar
 
 from bertwright.interop.huggingface.bert import AXES, KEYS, Bert, with_zeros
 from bertwright.interop.huggingface.family import Config, Family, Key
-from bertwright.interop.huggingface.purposes import OPTIONS, SPANS, TEXTS, WORDS, Classifier, Net
+from bertwright.interop.huggingface.purposes import (
+    OPTIONS,
+    OVER_TEXTS,
+    SPANS,
+    TEXTS,
+    WORDS,
+    Classifier,
+    Net,
+)
 from bertwright.interop.huggingface.renaming import Table, Tensors
 from bertwright.recipes import Recipe
 from bertwright.text.tokenizers import Specials
@@ -30,7 +38,7 @@ class Roberta(Bert):
         TEXTS: Classifier(
             ("dense", "pooler"),
             ("first",),
-            (("head.enter.dense", ("classifier.dense",)), ("head.out", ("classifier.out_proj",))),
+            OVER_TEXTS,
         ),
         WORDS: Bert.classifiers[WORDS],
         SPANS: Bert.classifiers[SPANS],

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from bertwright.interop.huggingface.bert import AXES
+from bertwright.interop.huggingface.bert import AXES, Bert
 from bertwright.interop.huggingface.family import Config, Family, Key
-from bertwright.interop.huggingface.purposes import BARE, Classifier
+from bertwright.interop.huggingface.purposes import BARE, TEXTS, WORDS, Classifier
 from bertwright.interop.huggingface.renaming import Table
 from bertwright.recipes import Recipe
 from bertwright.text.tokenizers import Specials
@@ -47,7 +47,10 @@ class Xlm(Family):
         ("output.bias", ("pred_layer.proj.bias",)),
         ("output.table", ("pred_layer.proj",)),
     )
-    classifiers: ClassVar[dict[str, Classifier]] = {}
+    classifiers: ClassVar[dict[str, Classifier]] = {
+        TEXTS: Classifier(("plain",), ("first",), (("head.out", ("sequence_summary.summary",)),)),
+        WORDS: Bert.classifiers[WORDS],
+    }
     pieces: ClassVar[str] = "embeddings.weight"
     decoder: ClassVar[str] = "pred_layer.proj"
     output_bias: ClassVar[str | None] = "pred_layer.proj.bias"

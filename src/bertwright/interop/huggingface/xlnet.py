@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from bertwright.encoder.visibility import InOrder, Visibility
+from bertwright.interop.huggingface.bert import Bert
 from bertwright.interop.huggingface.family import Config, Family, Key
-from bertwright.interop.huggingface.purposes import BARE, CAUSAL, Classifier, Net
+from bertwright.interop.huggingface.purposes import BARE, CAUSAL, WORDS, Classifier, Net
 from bertwright.interop.huggingface.renaming import Table, Tensors
 from bertwright.recipes import Recipe
 from bertwright.text.tokenizers import Specials
@@ -52,7 +53,7 @@ class XlNet(Family):
         ("output.bias", ("lm_loss.bias",)),
         ("output.table", ("lm_loss",)),
     )
-    classifiers: ClassVar[dict[str, Classifier]] = {}
+    classifiers: ClassVar[dict[str, Classifier]] = {WORDS: Bert.classifiers[WORDS]}
     pieces: ClassVar[str] = "word_embedding.weight"
     decoder: ClassVar[str] = "lm_loss"
     output_bias: ClassVar[str | None] = "lm_loss.bias"

@@ -38,6 +38,11 @@ class Adaptation(Choice):
         """Whether the encoder gives what it gave before, so that its states are computed once."""
         return False
 
+    @property
+    def adds(self) -> bool:
+        """Whether the encoder itself stays as it is, and at most something is added to it."""
+        return False
+
     def usual_rate(self, recipe: Recipe) -> float:
         """The learning rate: narrow models want larger steps (Turc et al. 2019)."""
         return self.faster * USUAL_RATE * USUAL_WIDTH / recipe.encoder.width
@@ -136,6 +141,10 @@ class Frozen(Adaptation):
     def keeps_states(self) -> bool:
         return True
 
+    @property
+    def adds(self) -> bool:
+        return True
+
     def begin(self, encoder: Encoder, recipe: Recipe, seed: int) -> None:
         encoder.requires_grad_(False)
 
@@ -149,6 +158,10 @@ class Adapters(Adaptation):
     @property
     def faster(self) -> float:
         return 10.0
+
+    @property
+    def adds(self) -> bool:
+        return True
 
     def insert(self, encoder: Encoder) -> None:
         insert_adapters(encoder, self.width)
@@ -173,6 +186,10 @@ class LowRank(Adaptation):
     @property
     def faster(self) -> float:
         return 10.0
+
+    @property
+    def adds(self) -> bool:
+        return True
 
     def changes(self, encoder: Encoder) -> LowRankChanges:
         if not matrices_of(encoder, self.sublayers):

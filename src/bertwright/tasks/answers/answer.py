@@ -8,7 +8,7 @@ outputs of a head into losses, and outputs into predictions.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch.nn.functional as F
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from bertwright.axes import Choice, did_you_mean
 from bertwright.errors import UserError
 from bertwright.model.text_model import TextModel
-from bertwright.tasks.calibration import Evidence
+from bertwright.tasks.calibration import Evidence, calibrate
 from bertwright.tasks.encoding import RowMaker, TaskRow
 from bertwright.tasks.formats.examples import AnyExample, Examples
 
@@ -110,6 +110,24 @@ class Answer(Choice):
         said = [prediction.answer for prediction in predictions]
         return {name: self.metric(name)(right, said) for name in metrics}
 
+    def settled(
+        self,
+        answering: "Answering",
+        rows: Sequence[TaskRow],
+        outputs: Callable[[], Sequence[Floats]],
+        examples: Examples,
+    ) -> "Settled | None":
+        """How to answer by what a trained model says of examples that it has not learned from; None
+        where there is nothing to settle, and ``outputs`` are not asked for.
+
+        Where the answer is calibrated that is a temperature.
+        """
+        evidence = answering.evidence(rows, outputs(), examples) if self.calibrated else None
+        if not evidence:
+            return None
+        found = calibrate(evidence)
+        return Settled(self, found.temperature, found.as_dict())
+
     def checked(self, examples: Examples) -> None:
         """Errors: UserError, with file and line, for an example of another shape."""
         for example in examples:
@@ -119,6 +137,14 @@ class Answer(Choice):
                     f"{told(example)}: an answer of {self.name} needs {wanted}, and this is "
                     f"{type(example).__name__}"
                 )
+
+
+class Settled(NamedTuple):
+    """An answer as held-out examples want it, its temperature, and what was found on the way."""
+
+    answer: Answer
+    temperature: float
+    figures: Mapping[str, float]
 
 
 class Answering(ABC):

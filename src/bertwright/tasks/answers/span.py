@@ -5,7 +5,7 @@ training for windows without the answer, and where questions may have none, for 
 2019, sections 4.2 and 4.3).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
@@ -22,10 +22,12 @@ from bertwright.tasks.answers.answer import (
     Metric,
     Prediction,
     Reads,
+    Settled,
     by_example,
     cross_entropy,
     softmax,
 )
+from bertwright.tasks.doubts import Doubts, settle
 from bertwright.tasks.encoding import RowMaker, TaskRow
 from bertwright.tasks.formats.examples import Examples, Question
 from bertwright.tasks.wording import exact_match, word_f1, word_f1_or_none
@@ -42,7 +44,8 @@ class SpanAnswer(Answer):
         longest_question: pieces of a question that are read.
         longest_answer: pieces of an answer.
         unanswerable: whether a text may have no answer; said is then "".
-        threshold: by how much "no answer" must be ahead of the best span to be said.
+        threshold: by how much "no answer" must be ahead of the best span to be said; by 0 while
+            training, then by what is best on the held-out part, unless a number is stated.
     """
 
     kind: Literal["span"] = "span"
@@ -50,7 +53,7 @@ class SpanAnswer(Answer):
     longest_question: int = Field(default=64, ge=1)
     longest_answer: int = Field(default=30, ge=1)
     unanswerable: bool = False
-    threshold: float = 0.0
+    threshold: float | None = None
     reads: ClassVar[Reads] = "places"
     metrics: ClassVar[Mapping[str, Metric]] = {"f1": word_f1, "exact": exact_match}
     usual_metrics: ClassVar[tuple[str, ...]] = ("f1", "exact")
@@ -67,6 +70,22 @@ class SpanAnswer(Answer):
     def metric(self, name: str) -> Metric:
         found = super().metric(name)
         return word_f1_or_none if found is word_f1 and self.unanswerable else found
+
+    def settled(
+        self,
+        answering: Answering,
+        rows: Sequence[TaskRow],
+        outputs: Callable[[], Sequence[Floats]],
+        examples: Examples,
+    ) -> Settled | None:
+        """The threshold under which most words of the answers are right."""
+        if not self.unanswerable or self.threshold is not None:
+            return None
+        assert isinstance(answering, SpanAnswering)
+        doubts = answering.doubts(rows, outputs(), examples)
+        found = settle(doubts)
+        answer = self.model_copy(update={"threshold": found.threshold})
+        return Settled(answer, 1.0, found.as_dict())
 
 
 class Span(NamedTuple):
@@ -119,21 +138,42 @@ class SpanAnswering(Answering):
             for example, windows in zip(examples, together, strict=True)
         ]
 
+    def doubts(
+        self, rows: Sequence[TaskRow], outputs: Sequence[Floats], examples: Examples
+    ) -> Doubts:
+        """What is known of whether to answer each of these examples."""
+        leads: list[float] = []
+        said: list[str] = []
+        asked = [_question(example) for example in examples]
+        for question, windows in zip(asked, by_example(rows, outputs, len(asked)), strict=True):
+            spans, nothing = self._found(windows)
+            leads.append(nothing - spans[0].score if spans else np.inf)
+            said.append(question.text[spans[0].start : spans[0].stop] if spans else "")
+        right = [question.answers or () for question in asked]
+        return Doubts(
+            np.array(leads),
+            np.array([word_f1_or_none([r], [text]) for r, text in zip(right, said, strict=True)]),
+            np.array([word_f1_or_none([r], [""]) for r in right]),
+        )
+
     def _prediction(
         self, example: Question, windows: Sequence[tuple[TaskRow, Floats]]
     ) -> Prediction:
-        spans = [span for row, output in windows for span in self._spans(row, output)]
-        spans.sort(key=lambda span: -span.score)
-        spans = spans[:CONSIDERED]
-        nothing = min(float(output[0].sum()) for _, output in windows)
+        spans, nothing = self._found(windows)
         scores = [span.score for span in spans]
         if self.choice.unanswerable:
             scores.append(nothing)
         chances = softmax(np.array(scores, np.float32)) if scores else np.zeros(1, np.float32)
-        best = spans[0].score if spans else -np.inf
-        if not spans or (self.choice.unanswerable and nothing - best > self.choice.threshold):
+        best, threshold = spans[0].score if spans else -np.inf, self.choice.threshold or 0.0
+        if not spans or (self.choice.unanswerable and nothing - best > threshold):
             return Prediction("", float(chances[-1]))
         return Prediction(example.text[spans[0].start : spans[0].stop], float(chances[0]))
+
+    def _found(self, windows: Sequence[tuple[TaskRow, Floats]]) -> tuple[list[Span], float]:
+        """The best spans of a text, and how good it is to say nothing."""
+        spans = [span for row, output in windows for span in self._spans(row, output)]
+        spans.sort(key=lambda span: -span.score)
+        return spans[:CONSIDERED], min(float(output[0].sum()) for _, output in windows)
 
     def _spans(self, row: TaskRow, output: Floats) -> list[Span]:
         """The best spans of a window: outputs (1 + P, 2) to characters."""

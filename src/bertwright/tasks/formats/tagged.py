@@ -59,10 +59,10 @@ class TagReader(Reader):
 
 
 def _read(path: Path, column: str | None) -> list[TaggedWords]:
-    sentences = list(_sentences(path))
+    sentences = list(sentences_of(path))
     if suffix_of(path) == ".conllu":
         layout = CONLLU
-        sentences = [_syntactic_words(path, rows) for rows in sentences]
+        sentences = [syntactic_words(path, rows) for rows in sentences]
     else:
         layout = NUMBERED if all(map(_is_numbered, sentences)) else PLAIN
     if column is not None and column not in layout.tags:
@@ -74,7 +74,7 @@ def _read(path: Path, column: str | None) -> list[TaggedWords]:
     return found
 
 
-def _sentences(path: Path) -> Iterator[list[Row]]:
+def sentences_of(path: Path) -> Iterator[list[Row]]:
     """The rows of every sentence, all of one width."""
     lines = list(read_lines(path))
     first = next((line for _, line in lines if line.strip() and not line.startswith("#")), "")
@@ -101,7 +101,7 @@ def _is_numbered(rows: Sequence[Row]) -> bool:
     )
 
 
-def _syntactic_words(path: Path, rows: Sequence[Row]) -> list[Row]:
+def syntactic_words(path: Path, rows: Sequence[Row]) -> list[Row]:
     words = [(number, row) for number, row in rows if not _RANGE_OR_EMPTY_NODE.fullmatch(row[0])]
     for expected, (number, row) in enumerate(words, start=1):
         if row[0] != str(expected):

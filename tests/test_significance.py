@@ -1,0 +1,101 @@
+"""Significance: intervals and tests are as sure as they say, planted cases are found."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bertwright.significance import (
+    benjamini_hochberg,
+    halves,
+    holm,
+    is_distinguishable,
+    label_permutations,
+    mcnemar,
+    of_difference,
+    of_ratio,
+    sign_flips,
+)
+
+SIMULATIONS = 1000
+
+
+def texts(generator: np.random.Generator, number: int = 60) -> tuple[np.ndarray, np.ndarray]:
+    """Right answers and questions of texts of many lengths, each with a share of its own: 0.7 of
+    them in the mean, however long."""
+    wholes = generator.integers(1, 30, number)
+    return generator.binomial(wholes, generator.beta(7, 3, number)), wholes
+
+
+def test_an_interval_covers_the_truth_as_often_as_it_says() -> None:
+    generator = np.random.default_rng(0)
+    found = [of_ratio(*texts(generator), seed=n) for n in range(SIMULATIONS)]
+    assert 0.93 <= np.mean([f.low <= 0.7 <= f.high for f in found]) <= 0.97
+
+
+def test_a_paired_interval_covers_no_difference_as_often_as_it_says() -> None:
+    generator, covered = np.random.default_rng(1), 0
+    for number in range(SIMULATIONS):
+        parts, wholes = texts(generator)
+        other = np.clip(parts + generator.integers(-1, 2, len(parts)), 0, wholes)
+        mirrored = generator.random(len(parts)) < 0.5
+        first, second = np.where(mirrored, other, parts), np.where(mirrored, parts, other)
+        found = of_difference((first, wholes), (second, wholes), seed=number)
+        covered += found.low <= 0 <= found.high
+    assert 0.93 <= covered / SIMULATIONS <= 0.97
+
+
+def test_pairing_takes_out_what_both_share() -> None:
+    parts, wholes = texts(np.random.default_rng(2))
+    lead = of_difference((parts + 1, wholes), (parts, wholes))
+    assert lead.low > 0
+    assert lead.value == pytest.approx(len(parts) / wholes.sum())
+
+
+@pytest.mark.parametrize("test", ["signs", "labels", "mcnemar"])
+def test_chances_are_uniform_where_there_is_nothing(
+    test: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bertwright.significance.PERMUTATIONS", 400)
+    generator = np.random.default_rng(3)
+    chances: list[float] = []
+    for number in range(300):
+        if test == "signs":
+            chances.append(sign_flips(generator.normal(0, 1, 20), seed=number))
+        elif test == "labels":
+            first, second = generator.normal(0, 1, (2, 15))
+            chances.append(label_permutations(first, second, seed=number))
+        else:
+            first, second = generator.random((2, 200)) < 0.7
+            chances.append(mcnemar(first.tolist(), second.tolist()))
+    if test == "mcnemar":
+        # An exact test of counts is careful: it never says more than it may.
+        assert np.mean(np.array(chances) < 0.05) <= 0.05 + 3 * (0.05 * 0.95 / 300) ** 0.5
+    else:
+        assert stats.kstest(chances, "uniform").pvalue > 0.01
+
+
+def test_what_is_planted_is_found() -> None:
+    assert sign_flips(np.full(12, 0.3)) < 0.01
+    assert label_permutations(np.arange(10) + 20.0, np.arange(10)) < 0.01
+    assert mcnemar([True] * 12, [False] * 12) == pytest.approx(2 * 0.5**12)
+    assert mcnemar([True, False], [True, False]) == 1.0
+
+
+def test_many_tests_at_once_by_hand() -> None:
+    chances = [0.01, 0.04, 0.03, 0.5]
+    np.testing.assert_allclose(benjamini_hochberg(chances), [0.04, 0.16 / 3, 0.16 / 3, 0.5])
+    np.testing.assert_allclose(holm(chances), [0.04, 0.09, 0.09, 0.5])
+    assert (holm(chances) >= benjamini_hochberg(chances) - 1e-12).all()
+
+
+def test_halves_are_disjoint_and_whole() -> None:
+    first, second = halves(9, seed=4)
+    assert sorted([*first, *second]) == list(range(9))
+    assert abs(len(first) - len(second)) <= 1
+
+
+def test_one_text_has_no_interval_and_seeds_set_a_limit() -> None:
+    assert np.isnan(of_ratio([1], [2]).low)
+    assert str(of_ratio([1, 1], [2, 2])) == "0.5 [0.5, 0.5]"
+    assert is_distinguishable(0.3, [0.0, 0.1, 0.2])
+    assert not is_distinguishable(0.15, [0.0, 0.1, 0.2])
