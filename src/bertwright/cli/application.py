@@ -7,6 +7,7 @@ import typer
 
 from bertwright import __version__
 from bertwright.cli import (
+    analyse,
     average,
     bench,
     count,
@@ -63,6 +64,7 @@ app.add_typer(bench.app, name="bench")
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(study.app, name="study")
 app.add_typer(tokenizer.app, name="tokenizer")
+app.command("analyse")(analyse.analyse)
 app.command("average")(average.average)
 app.command("compare")(study.compare)
 app.command("count")(count.count)

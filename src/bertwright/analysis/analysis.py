@@ -1,0 +1,68 @@
+"""The axis of analyses: one question asked of a model, how it is answered, and how the answer is
+drawn."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from matplotlib.figure import Figure
+
+from bertwright.analysis.conclusions import Conclusion
+from bertwright.analysis.findings import Found, Stored
+from bertwright.analysis.listening import Listener, listen
+from bertwright.analysis.subject import Subject
+from bertwright.analysis.texts import ReadText
+from bertwright.axes import Choice
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, texts, the seed of everything that is drawn, and a folder where states are kept for
+    other analyses; None keeps none."""
+
+    subject: Subject
+    texts: Sequence[ReadText]
+    seed: int = 0
+    cache: Path | None = None
+
+
+class Analysis(Choice):
+    """The axis. ``number`` is that of the survey, ``group`` what it is called by together with
+    others, ``source`` where it was published."""
+
+    number: ClassVar[str]
+    group: ClassVar[str]
+    question: ClassVar[str]
+    source: ClassVar[str]
+    sites: ClassVar[tuple[str, ...]] = ()
+    """The values that it reads."""
+
+    def lacks(self, case: Case) -> str | None:
+        """Why it says nothing of this model, in words."""
+        return case.subject.lacks(*self.sites) if self.sites else None
+
+    def run(self, case: Case) -> Found:
+        """The answer."""
+        raise TypeError(f"{type(self).__name__} is an axis, not an analysis")
+
+    def conclusions(self, stored: Stored) -> list[Conclusion]:
+        """What was published of this question, and whether it is so here."""
+        raise TypeError(f"{type(self).__name__} is an axis, not an analysis")
+
+    def draw(self, stored: Stored, figure: Figure) -> None:
+        """The answer as a picture."""
+        raise TypeError(f"{type(self).__name__} is an axis, not an analysis")
+
+
+class Listening(Analysis):
+    """What is answered by listening to a model that reads texts: all such share one pass."""
+
+    def listener(self, case: Case) -> Listener:
+        """What listens."""
+        raise TypeError(f"{type(self).__name__} is an axis, not an analysis")
+
+    def run(self, case: Case) -> Found:
+        listener = self.listener(case)
+        listen(case.subject, case.texts, [listener])
+        return listener.found()

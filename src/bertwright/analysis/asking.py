@@ -1,0 +1,115 @@
+"""How well a model names pieces of texts, text by text: what removal and perturbation are measured
+by. The same pieces are asked for every time."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bertwright.analysis.subject import Subject
+from bertwright.analysis.texts import ReadText
+from bertwright.model.hidden import states_asked
+from bertwright.model.likelihood import reading_rule
+from bertwright.model.reading import ReadBatch, read_batches
+from bertwright.randomness import key, uniform
+
+SHARE = 0.15
+"""Of the pieces of a text that are asked for, at least one; a causal model is asked for all."""
+
+PLACES_AT_ONCE = 2048
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Of every text what its answers cost, in nats, how many are right, and how many there are."""
+
+    loss: NDArray[np.float64]
+    right: NDArray[np.float64]
+    total: NDArray[np.float64]
+
+    @property
+    def mean(self) -> float:
+        """Nats an answer."""
+        return float(self.loss.sum() / self.total.sum())
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Texts and what is asked of them."""
+
+    subject: Subject
+    texts: Sequence[ReadText]
+    seed: int = 0
+
+    def lacks(self) -> str | None:
+        """Why nothing can be asked, in words."""
+        if self.subject.text_model.model.output is None:
+            return "it names no pieces"
+        return None
+
+    @torch.inference_mode()
+    def asked(self) -> Asked:
+        """The answers of the model as it is now, with whatever is gated or replaced."""
+        found = Asked(*(np.zeros(len(self.texts)) for _ in range(3)))
+        for numbers, loss, right, total in self.batches():
+            for into, own in ((found.loss, loss), (found.right, right), (found.total, total)):
+                into[numbers] = own.double().cpu()
+        return found
+
+    def batches(
+        self, within: Callable[[ReadBatch], AbstractContextManager[None]] = lambda _: nullcontext()
+    ) -> Iterator[tuple[list[int], Tensor, Tensor, Tensor]]:
+        """The numbers of some texts, and of each the loss, the right answers, and how many there
+        are, (B,) each; with gradients where they are on. Each batch is read ``within`` what is made
+        for it."""
+        for batch in read_batches(
+            [text.pieces for text in self.texts],
+            self.subject.tokenizer.specials.pad,
+            self.subject.text_model.device,
+            [text.parts for text in self.texts] if self.texts[0].segmented else None,
+            PLACES_AT_ONCE,
+        ):
+            with within(batch):
+                logits, target, counts = self._answers(batch)
+            logs = logits.log_softmax(-1).gather(-1, target[..., None])[..., 0]
+            right = (logits.argmax(-1) == target) & counts
+            yield (
+                batch.numbers.tolist(),
+                -(logs * counts).sum(-1),
+                right.sum(-1).to(logs),
+                counts.sum(-1).to(logs),
+            )
+
+    def _answers(self, batch: ReadBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits (B, m, V), what is right (B, m), and which of these count."""
+        model, pieces = self.subject.text_model.model, batch.pieces
+        if self.subject.text_model.continues:
+            states = model(pieces, batch.coordinates, reading_rule(model))
+            real = torch.tensor(batch.lengths, device=pieces.device)[:, None]
+            counts = torch.arange(1, pieces.shape[1], device=pieces.device) < real
+            return model.logits(states[:, :-1]), pieces[:, 1:], counts
+        where, counts = self._places(batch)
+        hidden = torch.zeros_like(pieces, dtype=torch.bool)
+        hidden.scatter_(1, where, counts)
+        mask = self.subject.tokenizer.specials.mask
+        states = states_asked(model, pieces, batch.coordinates, hidden, where, mask)
+        return model.logits(states), pieces.gather(1, where), counts
+
+    def _places(self, batch: ReadBatch) -> tuple[Tensor, Tensor]:
+        """Which places are asked for, (B, m), and which of these count."""
+        chosen = [self._chosen(int(number)) for number in batch.numbers]
+        most = max(map(len, chosen))
+        where = torch.tensor([[*own, *([own[-1]] * (most - len(own)))] for own in chosen])
+        sizes = torch.tensor([len(own) for own in chosen])
+        counts = torch.arange(most) < sizes[:, None]
+        return where.to(batch.pieces.device), counts.to(batch.pieces.device)
+
+    def _chosen(self, number: int) -> list[int]:
+        inside = np.flatnonzero(self.texts[number].word >= 0)
+        drawn = uniform(key(self.seed, "asking"), number, inside)
+        least = np.sort(drawn)[max(1, round(SHARE * len(inside))) - 1]
+        return inside[drawn <= least].tolist()

@@ -1,0 +1,129 @@
+"""What an analysis found: numbers that say how sure they are, and arrays; and their files.
+
+Pictures are drawn from these files alone, so that each can be drawn again and compared.
+"""
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertwright.errors import UserError
+from bertwright.files import atomic_file, write_text
+from bertwright.significance import Interval
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What a number is to be held against: by name, and how much it is."""
+
+    name: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One number.
+
+    Attributes:
+        layer, head: counted from 0, None where it is of all.
+        interval: 95 %, over ``num_units`` texts; None where nothing was drawn.
+        chance: how often nothing at all gives as much; ``adjusted`` for a ``family`` of so many
+            numbers.
+        lead: the interval of how far it is ahead of its baseline.
+        note: what else there is to say.
+    """
+
+    metric: str
+    value: float
+    layer: int | None = None
+    head: int | None = None
+    interval: tuple[float, float] | None = None
+    num_units: int | None = None
+    baseline: Baseline | None = None
+    chance: float | None = None
+    adjusted: float | None = None
+    family: int | None = None
+    lead: tuple[float, float] | None = None
+    note: str | None = None
+
+    @staticmethod
+    def over_texts(
+        metric: str,
+        found: Interval,
+        layer: int | None = None,
+        head: int | None = None,
+        baseline: Baseline | None = None,
+    ) -> "Finding":
+        """A figure over texts."""
+        interval = None if np.isnan(found.low) else (found.low, found.high)
+        return Finding(metric, found.value, layer, head, interval, found.num_units, baseline)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data; layers and heads as people count them, too."""
+        told = {name: value for name, value in vars(self).items() if value is not None}
+        if self.baseline is not None:
+            told["baseline"] = vars(self.baseline)
+        for name in ("layer", "head"):
+            if name in told:
+                told[f"{name}_from_1"] = told[name] + 1
+        return told
+
+
+@dataclass(frozen=True)
+class Found:
+    """Everything that one analysis found."""
+
+    findings: Sequence[Finding]
+    arrays: Mapping[str, Array] = field(default_factory=dict[str, Array])
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The same, read from its files: ``about`` says of which model, texts and settings."""
+
+    about: Mapping[str, Any]
+    findings: Sequence[Mapping[str, Any]]
+    arrays: Mapping[str, Array]
+
+    def of_all(self, metric: str) -> Mapping[str, Any]:
+        """The finding of that metric over all layers and heads."""
+        return next(e for e in self.findings if e["metric"] == metric and "layer" not in e)
+
+    def grid(self, metric: str) -> Array:
+        """The values of a metric, (layers, heads), nan where there is none."""
+        of = [each for each in self.findings if each["metric"] == metric and "head" in each]
+        shape = (1 + max(e["layer"] for e in of), 1 + max(e["head"] for e in of))
+        found = np.full(shape, np.nan)
+        for each in of:
+            found[each["layer"], each["head"]] = each["value"]
+        return found
+
+
+def write_found(folder: Path, name: str, about: Mapping[str, Any], found: Found) -> None:
+    """``NAME.npz`` and ``NAME.jsonl``, the latter with a line about it all, then one a number."""
+    folder.mkdir(parents=True, exist_ok=True)
+    held = io.BytesIO()
+    arrays: dict[str, Any] = {key: np.asarray(own) for key, own in found.arrays.items()}
+    np.savez_compressed(held, **arrays)
+    with atomic_file(folder / f"{name}.npz") as temporary:
+        temporary.write_bytes(held.getvalue())
+    lines = [dict(about), *(finding.as_dict() for finding in found.findings)]
+    write_text(folder / f"{name}.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+
+
+def read_found(folder: Path, name: str) -> Stored:
+    """Errors: UserError where there is nothing of that name."""
+    file = folder / f"{name}.jsonl"
+    if not file.is_file():
+        raise UserError(f"{folder} has nothing of the analysis {name}: run analyse first")
+    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    with np.load(folder / f"{name}.npz") as held:
+        return Stored(lines[0], lines[1:], dict(held))

@@ -1,0 +1,169 @@
+"""How alike states are: of random words, of one word in its contexts, of a word and its sentence
+(Ethayarajh 2019)."""
+
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from pydantic import Field
+
+from bertwright.analysis.analysis import Analysis, Case
+from bertwright.analysis.conclusions import Conclusion, concluded
+from bertwright.analysis.findings import Finding, Found, Stored
+from bertwright.analysis.word_states import SITES, WordStates, word_states
+from bertwright.significance import Interval, of_difference, of_ratio
+
+PARTNERS = 5
+"""Random words from other texts that each word is compared with."""
+
+MOST_PAIRS = 1000
+"""Of occurrences of one word."""
+
+METRICS = ("random words", "one word", "word and sentence")
+
+
+class Contextuality(Analysis):
+    """Mean cosines by layer, between random words of different texts (anisotropy), between the
+    occurrences of a word in different contexts (self-similarity), and of words with the mean of
+    their text; the latter two less the first of their layer. Words with fewer than ``contexts``
+    occurrences in different texts are left out of the second."""
+
+    kind: Literal["contextuality"] = "contextuality"
+    contexts: int = Field(default=5, ge=2)
+    number = "B35"
+    group = "geometry"
+    question = "How alike are the states of random words, and of one word in many contexts?"
+    source = "Ethayarajh 2019"
+    sites = SITES
+
+    def run(self, case: Case) -> Found:
+        own = word_states(case)
+        findings: list[Finding] = []
+        held: dict[str, list[tuple[NDArray[np.float64], NDArray[np.float64]]]] = {
+            name: [] for name in METRICS
+        }
+        for layer in range(own.num_layers):
+            states = unit(own.states[layer])
+            found = (
+                with_random(states, own, case.seed),
+                with_itself(states, own, self.contexts, case.seed),
+                with_sentence(np.asarray(own.states[layer]), own),
+            )
+            anisotropy = found[0][0].sum() / found[0][1].sum()
+            for name, (parts, wholes) in zip(METRICS, found, strict=True):
+                held[name].append((parts, wholes))
+                if wholes.sum() == 0:
+                    continue
+                interval = of_ratio(parts, wholes, seed=case.seed)
+                if name != METRICS[0]:
+                    interval = _less(interval, anisotropy)
+                findings.append(Finding.over_texts(f"{name}, layer {layer}", interval))
+        top, bottom = held[METRICS[0]][-1], held[METRICS[0]][0]
+        findings.append(
+            Finding.over_texts(
+                "random words, last layer less first", of_difference(top, bottom, seed=case.seed)
+            )
+        )
+        arrays = {
+            name: np.array([p.sum() / w.sum() if w.sum() else np.nan for p, w in of])
+            for name, of in held.items()
+        }
+        return Found(findings, arrays)
+
+    def conclusions(self, stored: Stored) -> list[Conclusion]:
+        found = [
+            concluded(
+                "random words are more alike in the last layer than before the first",
+                "cosines of 0.11 before and 0.48 behind the blocks of BERT-base",
+                stored.of_all("random words, last layer less first"),
+                0.0,
+                "alike",
+            )
+        ]
+        own, random = stored.arrays[METRICS[1]], stored.arrays[METRICS[0]]
+        if np.isfinite(own).all():
+            adjusted = own - random
+            found.append(
+                Conclusion(
+                    "a word is less like itself in other contexts behind the blocks than before",
+                    "falls from layer to layer in BERT-base",
+                    float(adjusted[-1]),
+                    None,
+                    float(adjusted[0]),
+                    "before the blocks",
+                    "below",
+                )
+            )
+        return found
+
+    def draw(self, stored: Stored, figure: Figure) -> None:
+        axes = figure.subplots()
+        for name in METRICS:
+            less = 0 if name == METRICS[0] else stored.arrays[METRICS[0]]
+            axes.plot(stored.arrays[name] - less, marker="o", label=name)
+        axes.set_xlabel("layer")
+        axes.set_ylabel("cosine; of one word and of sentences less that of random words")
+        axes.legend()
+
+
+def unit(states: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """States (W, D) of length 1."""
+    own = np.asarray(states, np.float64)
+    return own / np.maximum(np.linalg.norm(own, axis=1, keepdims=True), 1e-12)
+
+
+Sums = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""Of every unit that is drawn a sum of cosines, and how many there are."""
+
+
+def with_random(states: NDArray[np.float64], own: WordStates, seed: int) -> Sums:
+    """By text: cosines (T,) of its words with words of other texts."""
+    generator = np.random.default_rng(seed)
+    number = int(own.text.max()) + 1
+    parts, wholes = np.zeros(number), np.zeros(number)
+    for _ in range(PARTNERS):
+        partner = generator.integers(0, len(states), len(states))
+        other = own.text[partner] != own.text
+        cosines = (states * states[partner]).sum(1)
+        np.add.at(parts, own.text[other], cosines[other])
+        np.add.at(wholes, own.text[other], 1.0)
+    return parts, wholes
+
+
+def with_itself(states: NDArray[np.float64], own: WordStates, contexts: int, seed: int) -> Sums:
+    """By word: the mean cosine of its occurrences in different texts."""
+    generator = np.random.default_rng(seed)
+    places: dict[str, list[int]] = {}
+    for place, word in enumerate(own.words):
+        places.setdefault(word.lower(), []).append(place)
+    means: list[float] = []
+    for occurrences in places.values():
+        where = np.array(occurrences)
+        if len(set(own.text[where])) < contexts:
+            continue
+        first, second = np.triu_indices(len(where), 1)
+        apart = own.text[where[first]] != own.text[where[second]]
+        first, second = first[apart], second[apart]
+        if len(first) > MOST_PAIRS:
+            some = generator.choice(len(first), MOST_PAIRS, replace=False)
+            first, second = first[some], second[some]
+        means.append(float((states[where[first]] * states[where[second]]).sum(1).mean()))
+    return np.array(means), np.ones(len(means))
+
+
+def with_sentence(states: NDArray[np.float32], own: WordStates) -> Sums:
+    """By text: cosines of its words with their mean."""
+    number = int(own.text.max()) + 1
+    parts, wholes = np.zeros(number), np.zeros(number)
+    for text in range(number):
+        inside = states[own.text == text].astype(np.float64)
+        parts[text] = (unit(inside) @ unit(inside.mean(0, keepdims=True)).T).sum()
+        wholes[text] = len(inside)
+    return parts, wholes
+
+
+def _less(interval: Interval, amount: float) -> Interval:
+    return Interval(
+        interval.value - amount, interval.low - amount, interval.high - amount, interval.num_units
+    )

@@ -1,0 +1,6 @@
+"""What can be read off states by a small model, and how much of it the small model has learned by
+itself."""
+
+from bertwright.analysis.probing.linear import LinearProbe
+
+__all__ = ["LinearProbe"]

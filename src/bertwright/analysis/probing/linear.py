@@ -1,0 +1,127 @@
+"""Linear probes for parts of speech, with control tasks (Hewitt and Liang 2019)."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from pydantic import Field
+
+from bertwright.analysis.analysis import Analysis, Case
+from bertwright.analysis.conclusions import Conclusion, concluded
+from bertwright.analysis.findings import Baseline, Finding, Found, Stored
+from bertwright.analysis.word_states import SITES, WordStates, word_states
+from bertwright.randomness import key
+from bertwright.significance import halves, of_difference, of_ratio
+from bertwright.tasks.formats.treebank import Tree
+
+
+class LinearProbe(Analysis):
+    """How often a linear map of the states of a layer tells the part of speech of a word, and how
+    often one that is taught to tell a tag that was drawn for each word, whatever its context. Both
+    learn from half of the sentences and are judged on the other. The difference, selectivity, is
+    what the states add to a probe that knows words by heart. ``regularisation`` is C of the
+    logistic regression."""
+
+    kind: Literal["linear-probe"] = "linear-probe"
+    regularisation: float = Field(default=1.0, gt=0)
+    number = "B22"
+    group = "probing"
+    question = "Which layer tells parts of speech, and how much of that is the probe's?"
+    source = "Hewitt and Liang 2019"
+    sites = SITES
+
+    def lacks(self, case: Case) -> str | None:
+        if not all(isinstance(text.source, Tree) for text in case.texts):
+            return "it needs sentences with parts of speech: give a CoNLL-U file"
+        return super().lacks(case)
+
+    def run(self, case: Case) -> Found:
+        own = word_states(case)
+        tags = np.array([tag for text in case.texts for tag in _tags(text.source, len(text.words))])
+        control = control_tags(own.words, tags, case.seed)
+        learned, judged = (np.isin(own.text, half) for half in halves(len(case.texts), case.seed))
+        majority = _most_frequent(tags[learned])
+        findings: list[Finding] = []
+        scores = np.zeros((own.num_layers, 2))
+        for layer in range(own.num_layers):
+            states = _standardised(own, layer, learned)
+            right = [self._right(states, target, learned, judged) for target in (tags, control)]
+            sums = [_by_text(own, judged, of) for of in right]
+            scores[layer] = [of.mean() for of in right]
+            always = Baseline(f"always {majority}", float((tags[judged] == majority).mean()))
+            accuracy = of_ratio(*sums[0], seed=case.seed)
+            findings += [
+                Finding.over_texts("accuracy", accuracy, layer, baseline=always),
+                Finding.over_texts("of control", of_ratio(*sums[1], seed=case.seed), layer),
+                Finding.over_texts("selectivity", of_difference(*sums, seed=case.seed), layer),
+            ]
+        return Found(findings, {"scores": scores})
+
+    def conclusions(self, stored: Stored) -> list[Conclusion]:
+        by_layer = [f for f in stored.findings if f["metric"] == "selectivity"]
+        return [
+            concluded(
+                f"states tell more than the words do by heart, in layer {own['layer']}",
+                "25.5 points for a linear probe of ELMo's first layer",
+                own,
+                0.0,
+                "none",
+            )
+            for own in (by_layer[0], by_layer[len(by_layer) // 2], by_layer[-1])
+        ]
+
+    def draw(self, stored: Stored, figure: Figure) -> None:
+        axes = figure.subplots()
+        for number, name in enumerate(("part of speech", "control")):
+            axes.plot(stored.arrays["scores"][:, number], marker="o", label=name)
+        axes.set_xlabel("layer, 0 before the blocks")
+        axes.set_ylabel("accuracy")
+        axes.legend()
+
+    def _right(
+        self,
+        states: NDArray[np.float64],
+        target: NDArray[np.str_],
+        learned: NDArray[np.bool_],
+        judged: NDArray[np.bool_],
+    ) -> NDArray[np.float64]:
+        from sklearn.linear_model import LogisticRegression
+
+        probe: Any = LogisticRegression(C=self.regularisation, max_iter=200)
+        probe.fit(states[learned], target[learned])
+        return np.asarray(probe.predict(states[judged]) == target[judged], np.float64)
+
+
+def control_tags(words: Sequence[str], tags: NDArray[np.str_], seed: int) -> NDArray[np.str_]:
+    """For every word as it is written a tag of its own, as often as tags are (section 2)."""
+    kinds = {word: number for number, word in enumerate(dict.fromkeys(words))}
+    generator = np.random.default_rng(key(seed, "control tags"))
+    drawn = generator.choice(tags, len(kinds))
+    return drawn[[kinds[word] for word in words]]
+
+
+def _tags(source: object, size: int) -> tuple[str, ...]:
+    assert isinstance(source, Tree)
+    return source.tags[:size]
+
+
+def _most_frequent(tags: NDArray[np.str_]) -> str:
+    names, counts = np.unique(tags, return_counts=True)
+    return str(names[counts.argmax()])
+
+
+def _standardised(own: WordStates, layer: int, learned: NDArray[np.bool_]) -> NDArray[np.float64]:
+    states = np.asarray(own.states[layer], np.float64)
+    mean, deviation = states[learned].mean(0), states[learned].std(0)
+    return (states - mean) / np.maximum(deviation, 1e-8)
+
+
+def _by_text(
+    own: WordStates, judged: NDArray[np.bool_], right: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """How many are right, and how many there are, of each text that judges."""
+    _, text = np.unique(own.text[judged], return_inverse=True)
+    total = np.bincount(text).astype(np.float64)
+    return np.asarray(np.bincount(text, right), np.float64), total

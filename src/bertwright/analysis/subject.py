@@ -1,0 +1,60 @@
+"""What is analysed: a model, and what it has inside."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from bertwright.encoder.encoder import Encoder
+from bertwright.errors import UserError
+from bertwright.model.text_model import TextModel
+from bertwright.text.tokenizers import Tokenizer
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model by its name, with weights in float32."""
+
+    name: str
+    text_model: TextModel
+
+    @property
+    def encoder(self) -> Encoder:
+        """Whose values are looked at."""
+        return self.text_model.model.encoder
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """By which texts become pieces."""
+        return self.text_model.tokenizer
+
+    @property
+    def num_layers(self) -> int:
+        """How often blocks are applied, whether or not they share their weights."""
+        return self.encoder.running
+
+    @property
+    def num_heads(self) -> int:
+        """Of every layer."""
+        return self.encoder.heads
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the weights: what is said of a model is said of these."""
+        found = hashlib.sha256()
+        for name, tensor in sorted(self.text_model.model.state_dict().items()):
+            found.update(name.encode())
+            found.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        return found.hexdigest()[:16]
+
+    def lacks(self, *sites: str) -> str | None:
+        """Why it has no such values, in words; None where it has."""
+        special = self.tokenizer.specials
+        pieces = torch.tensor([[special.start, special.unknown, special.end]])
+        try:
+            with torch.inference_mode(), self.encoder.record(*sites):
+                self.encoder(pieces.to(self.text_model.device))
+        except UserError as error:
+            return str(error)
+        return None

@@ -1,0 +1,5 @@
+"""Whether a model knows how sentences are built, and where."""
+
+from bertwright.analysis.syntax.relation_heads import RelationHeads
+
+__all__ = ["RelationHeads"]

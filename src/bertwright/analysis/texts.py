@@ -1,0 +1,152 @@
+"""Texts as an analysis reads them: pieces, the word of each, and what kind of place it is.
+
+Analyses never guess from pieces what a place is: it is said here, once.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertwright.analysis.subject import Subject
+from bertwright.errors import UserError
+from bertwright.tasks.encoding import separators_of
+from bertwright.tasks.formats.examples import Example, TaggedWords
+from bertwright.tasks.formats.lines import read_lines, suffix_of
+from bertwright.tasks.formats.treebank import Tree, read_trees
+
+Mark = Literal["opening", "separator", "punctuation", "first"]
+"""Kinds of places: the special piece that opens a row; those that end a text; full stops and commas
+(Clark et al. 2019); the first piece of a word."""
+
+MARKS: tuple[Mark, ...] = get_args(Mark)
+
+PUNCTUATION = (".", ",")
+
+Text = Example | TaggedWords | Tree
+
+
+@dataclass(frozen=True)
+class ReadText:
+    """One row.
+
+    Attributes:
+        pieces: (T,) ids, special ones included.
+        parts: (T,) which of a pair each place belongs to.
+        segmented: whether the encoder is told so.
+        word: (T,) the word that each piece is part of, -1 for special ones.
+        words: as they are written.
+        marks: (T,) bool for each kind of place.
+        source: what it was read from.
+    """
+
+    pieces: list[int]
+    parts: list[int]
+    segmented: bool
+    word: NDArray[np.int64]
+    words: tuple[str, ...]
+    marks: dict[Mark, NDArray[np.bool_]]
+    source: Text
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+
+def read_file(path: Path) -> list[Text]:
+    """Trees of a CoNLL-U file, or texts: one on each line, a pair with a tab between.
+
+    Errors: UserError, naming file and line, for what cannot be read; for a file without texts.
+    """
+    if suffix_of(path) == ".conllu":
+        return [*read_trees(path)]
+    found: list[Text] = []
+    for number, line in read_lines(path):
+        first, _, second = line.partition("\t")
+        if first.strip():
+            found.append(Example(first, second or None, where=f"{path} line {number}"))
+    if not found:
+        raise UserError(f"{path} holds no texts")
+    return found
+
+
+def read_texts(subject: Subject, texts: Sequence[Text], length: int = 128) -> list[ReadText]:
+    """The rows of texts and of pairs, each cut to ``length`` places at a word; a word of which a
+    piece is cut away is left out."""
+    longest = subject.encoder.longest
+    return [_read(subject, text, min(length, longest or length)) for text in texts]
+
+
+def digest(texts: Sequence[ReadText]) -> str:
+    """Of the rows: what is found is found in these."""
+    told = json.dumps([text.pieces for text in texts])
+    return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
+def _read(subject: Subject, text: Text, length: int) -> ReadText:
+    tokenizer, recipe = subject.tokenizer, subject.text_model.model.recipe
+    special, between = tokenizer.specials, separators_of(recipe, tokenizer)
+    parts = [_words(subject, part) for part in _parts(text)]
+    room = (length - 2 - between * (len(parts) - 1)) // len(parts)
+    pieces, told, word, words = [special.start], [0], [-1], list[str]()
+    for number, own in enumerate(parts):
+        if number:
+            pieces += [special.end] * between
+            told += [number - 1] * between
+            word += [-1] * between
+        for spelled, ids in _fitting(own, room):
+            pieces += ids
+            told += [number] * len(ids)
+            word += [len(words)] * len(ids)
+            words.append(spelled)
+    pieces.append(special.end)
+    told.append(len(parts) - 1)
+    word.append(-1)
+    places = np.array(word, np.int64)
+    known = recipe.encoder.embeddings.segments > 1 or recipe.encoder.positions.tells_segments
+    return ReadText(pieces, told, known, places, tuple(words), _marks(places, words), text)
+
+
+def _parts(text: Text) -> list[str | tuple[str, ...]]:
+    if isinstance(text, TaggedWords | Tree):
+        return [text.words]
+    return [text.first] if text.second is None else [text.first, text.second]
+
+
+def _words(subject: Subject, part: str | tuple[str, ...]) -> list[tuple[str, list[int]]]:
+    """The words of a text, and the pieces of each."""
+    tokenizer = subject.tokenizer
+    if isinstance(part, str):
+        ids, starts = tokenizer.encode_words(part)
+        starts = [0, *starts[1:]] if ids else []
+        bounds = zip(starts, [*starts[1:], len(ids)], strict=True)
+        cut = [ids[begin:end] for begin, end in bounds]
+        return [(tokenizer.decode(own).strip(), own) for own in cut]
+    ids, starts = tokenizer.words(list(part))
+    bounds = zip(starts, [*starts[1:], len(ids)], strict=True)
+    return [(word, ids[begin:end]) for word, (begin, end) in zip(part, bounds, strict=True)]
+
+
+def _fitting(words: list[tuple[str, list[int]]], room: int) -> list[tuple[str, list[int]]]:
+    taken: list[tuple[str, list[int]]] = []
+    for spelled, ids in words:
+        room -= len(ids)
+        if room < 0:
+            break
+        taken.append((spelled, ids))
+    return taken
+
+
+def _marks(word: NDArray[np.int64], words: Sequence[str]) -> dict[Mark, NDArray[np.bool_]]:
+    is_punctuation = np.array([*(own in PUNCTUATION for own in words), False])
+    opening = np.arange(len(word)) == 0
+    return {
+        "opening": opening,
+        "separator": (word < 0) & ~opening,
+        "punctuation": is_punctuation[word],
+        "first": (word >= 0) & (word != np.concatenate([[-1], word[:-1]])),
+    }

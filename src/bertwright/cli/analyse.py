@@ -1,0 +1,70 @@
+"""``bertwright analyse``: what a model knows, and where."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertwright.cli.output import AsJson, report, say
+from bertwright.cli.plugin import Plugin
+
+
+def analyse(
+    model: Annotated[Path, typer.Argument(help="A model folder, ours or Hugging Face's.")],
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME",
+            help="Analyses by name (attention-shares), number (B2) or group (attention, "
+            "attribution, geometry, heads, identifiability, probing, syntax); all if none is "
+            "named.",
+        ),
+    ] = None,
+    data: Annotated[
+        Path,
+        typer.Option(
+            help="Texts: one on each line, a pair with a tab between; or sentences with their "
+            "trees (.conllu). Plain or .gz."
+        ),
+    ] = Path("-"),
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="A folder for findings, pictures and the page.")
+    ] = Path("analysis"),
+    most: Annotated[int, typer.Option(min=1, help="So many texts are read, from the first.")] = 200,
+    length: Annotated[int, typer.Option(min=4, help="Places of a row; texts are cut there.")] = 128,
+    seed: Annotated[int, typer.Option(min=0, help="Of whatever is drawn.")] = 0,
+    plugin: Plugin = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a model what it knows and where: findings with their intervals and baselines, held
+    against what was published, as JSON lines, pictures and one page."""
+    from bertwright.machine import tune_allocator
+
+    tune_allocator()
+    from bertwright.analysis.analysis import Case
+    from bertwright.analysis.reports import write_report
+    from bertwright.analysis.running import analyse as run
+    from bertwright.analysis.running import chosen, seconds_of_a_pass
+    from bertwright.analysis.subject import Subject
+    from bertwright.analysis.texts import read_file, read_texts
+    from bertwright.bench.document import origin
+    from bertwright.interop.loading import load
+
+    analyses = chosen(names or [])
+    subject = Subject(model.resolve().name, load(model, "float32"))
+    texts = read_texts(subject, read_file(data)[:most], length)
+    case = Case(subject, texts, seed, output / "states")
+    seconds = seconds_of_a_pass(case)
+    say(f"{len(analyses)} analyses of {len(case.texts)} texts; {seconds:.0f} s a pass")
+    answered = run(case, analyses, output, say)
+    page = write_report(case, answered, output, origin())
+    if as_json:
+        report({"analyses": [own.as_dict() for own in answered], "page": str(page)}, as_json)
+        return
+    for own in answered:
+        for each in own.conclusions:
+            held = f"{each.value:.3g} to {each.baseline:.3g} ({each.baseline_name})"
+            print(f"{own.analysis.number:>4}  {each.verdict:8}  {each.claim}: {held}")
+        if own.lacks is not None:
+            print(f"{own.analysis.number:>4}  not applicable: {own.lacks}")
+    say(f"{page} has it all")

@@ -1,0 +1,91 @@
+"""Attributions: exact where a model is linear, complete where it is not, whole shares."""
+
+import numpy as np
+import pytest
+import torch
+
+from bertwright.analysis.analysis import Analysis, Case
+from bertwright.analysis.attribution.answers import Answer
+from bertwright.analysis.attribution.mixing import contributions
+from bertwright.analysis.planted.models import SENTENCES, small_subject
+from bertwright.analysis.subject import Subject
+from bertwright.analysis.texts import read_texts
+from bertwright.tasks.formats.examples import Example
+
+
+def case(subject: Subject) -> Case:
+    return Case(subject, read_texts(subject, [Example(text) for text in SENTENCES]))
+
+
+def identity() -> Subject:
+    """An encoder whose blocks write nothing, and do not norm."""
+    subject = small_subject("modern", "encoder.norm.kind=none")
+    with torch.no_grad():
+        for name, parameter in subject.encoder.blocks.named_parameters():
+            if name.endswith(("output.weight", "down.weight")):
+                parameter.zero_()
+    return subject
+
+
+def test_an_identity_keeps_every_state_its_own() -> None:
+    subject = identity()
+    (text,) = read_texts(subject, [Example(SENTENCES[0])])
+    for shares in contributions(subject, torch.tensor([text.pieces]), 2, 0):
+        np.testing.assert_allclose(shares, np.eye(len(text)), atol=1e-9)
+
+
+def test_random_directions_stand_for_the_whole_jacobian() -> None:
+    subject = small_subject()
+    (text,) = read_texts(subject, [Example(SENTENCES[1])])
+    pieces = torch.tensor([text.pieces])
+    *_, found = contributions(subject, pieces, 400, 0)
+    from bertwright.analysis.attribution.entering import entered, entering
+
+    def last(vectors: torch.Tensor) -> torch.Tensor:
+        with (
+            entering(subject, vectors),
+            subject.encoder.record("blocks.1.residual", gradients=True) as values,
+        ):
+            subject.encoder(pieces)
+        return values["blocks.1.residual"]
+
+    whole = torch.autograd.functional.jacobian(last, entered(subject, pieces))
+    lengths = whole[0, :, :, 0].square().sum((1, 3)).sqrt()
+    expected = (lengths / lengths.sum(1, keepdim=True)).numpy()
+    np.testing.assert_allclose(found, expected, rtol=0.15)
+    assert found.sum(1) == pytest.approx(1)
+
+
+def test_integrated_gradients_are_complete() -> None:
+    subject = small_subject()
+    for number, text in enumerate(case(subject).texts):
+        own = Answer.of(subject, text, 0, number)
+        assert own.attributed(128)[1] < 1e-3
+
+
+def test_the_piece_that_decides_is_named() -> None:
+    """A reader of the place before the hidden one alone, by a planted weight."""
+    subject = small_subject("bert", "encoder.depth.layers=1")
+    (text,) = read_texts(subject, [Example("the keeper sees a ship")])
+    own = Answer.of(subject, text, 0, 0)
+
+    def only_before(weights: torch.Tensor) -> torch.Tensor:
+        told = torch.zeros_like(weights)
+        told[..., own.place - 1] = 1
+        return told
+
+    with subject.encoder.replace("blocks.0.attention.weights", only_before):
+        found, _ = own.attributed(64)
+    for values in found.values():
+        others = np.delete(np.abs(values), [own.place - 1, own.place])
+        assert abs(values[own.place - 1]) > 0
+        assert others.max() < 1e-12
+
+
+def test_a_report_of_both(tmp_path) -> None:
+    own = case(small_subject())
+    found = Analysis.choose({"kind": "answer-attribution", "points": 64}).run(own)
+    assert {f.metric for f in found.findings} >= {"fall, at random", "lead of gradient"}
+    mixed = Analysis.choose({"kind": "token-mixing", "probes": 2}).run(own)
+    assert [f.layer for f in mixed.findings] == [0, 1]
+    assert all(0 < f.value < 1 for f in mixed.findings)

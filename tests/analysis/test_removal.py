@@ -1,0 +1,99 @@
+"""Removing heads: gates do what zeros in the output matrix do, importance is the gradient that it
+says, and the one head that does something is found."""
+
+import numpy as np
+import pytest
+import torch
+
+from bertwright.analysis.analysis import Analysis, Case
+from bertwright.analysis.asking import Asking
+from bertwright.analysis.planted.models import SENTENCES, small_subject
+from bertwright.analysis.removal.gates import gated, open_gates
+from bertwright.analysis.removal.importance import by_layer, importances, losses_alone
+from bertwright.analysis.texts import read_texts
+from bertwright.tasks.formats.examples import Example
+
+LIVE = (1, 2)
+"""The layer and the head that write anything."""
+
+
+def case(system: str = "bert", live: bool = False) -> Case:
+    subject = small_subject(system)
+    if live:
+        with torch.no_grad():
+            for layer, block in enumerate(subject.encoder.blocks):
+                weight = block.get_submodule("sublayers.attention.output").weight
+                by_head = weight.view(len(weight), subject.num_heads, -1)
+                for head in range(subject.num_heads):
+                    if (layer, head) != LIVE:
+                        by_head[:, head] = 0
+    return Case(subject, read_texts(subject, [Example(text) for text in SENTENCES]))
+
+
+@pytest.mark.parametrize("system", ["bert", "gpt-2", "albert", "xlnet"])
+def test_open_gates_are_not_there(system: str) -> None:
+    own = case(system)
+    asking = Asking(own.subject, own.texts)
+    whole = asking.asked()
+    with gated(own.subject, open_gates(own.subject)):
+        np.testing.assert_array_equal(asking.asked().loss, whole.loss)
+    assert (whole.total >= 1).all()
+    assert whole.mean > 0
+
+
+def test_a_closed_gate_is_a_head_without_its_part_of_the_output() -> None:
+    own = case()
+    asking, gates = Asking(own.subject, own.texts), open_gates(own.subject)
+    gates[LIVE] = 0
+    with gated(own.subject, gates):
+        closed = asking.asked().loss
+    weight = own.subject.encoder.blocks[1].get_submodule("sublayers.attention.output").weight
+    with torch.no_grad():
+        weight.view(len(weight), own.subject.num_heads, -1)[:, LIVE[1]] = 0
+    np.testing.assert_allclose(asking.asked().loss, closed, rtol=1e-12)
+
+
+def test_only_the_live_head_matters() -> None:
+    own = case(live=True)
+    found = Analysis.choose("single-heads").run(own)
+    lost = {(f.layer, f.head): f.value for f in found.findings}
+    assert all((value == 0) == (at != LIVE) for at, value in lost.items())
+    by_gradient = importances(Asking(own.subject, own.texts))
+    assert (by_gradient > 0).sum() == 1
+    assert by_gradient[LIVE] > 0
+
+
+@pytest.mark.parametrize("system", ["bert", "gpt-2"])
+def test_importance_is_the_slope_of_the_loss_of_each_text(system: str) -> None:
+    own = case(system)
+    asking, step = Asking(own.subject, own.texts), 1e-5
+    found = importances(asking)
+    for at in ((0, 0), (1, 3)):
+        moved = []
+        for sign in (1, -1):
+            gates = open_gates(own.subject)
+            gates[at] += sign * step
+            with gated(own.subject, gates):
+                moved.append(asking.asked().loss)
+        slope = np.abs(moved[0] - moved[1]) / (2 * step)
+        assert found[at] == pytest.approx(slope.mean(), rel=1e-5)
+    assert np.linalg.norm(by_layer(found), axis=1) == pytest.approx(1)
+
+
+def test_the_curve_ends_where_all_heads_are_gone() -> None:
+    own = case()
+    found = Analysis.choose({"kind": "head-importance", "step": 0.25, "orders": 2}).run(own)
+    shares, oracle = found.arrays["shares"], found.arrays["oracle"]
+    assert shares.tolist() == [0, 0.25, 0.5, 0.75, 1]
+    asking = Asking(own.subject, own.texts)
+    assert oracle[0] == asking.asked().mean
+    with gated(own.subject, 0 * open_gates(own.subject)):
+        gone = asking.asked().mean
+    for name in ("importance", "oracle"):
+        assert found.arrays[name][-1] == gone
+    assert (found.arrays["random"][:, -1] == gone).all()
+    order = np.argsort(losses_alone(asking), axis=None)
+    gates = open_gates(own.subject)
+    gates.view(-1)[order[:2].copy()] = 0
+    with gated(own.subject, gates):
+        assert oracle[1] == pytest.approx(asking.asked().mean, rel=1e-12)

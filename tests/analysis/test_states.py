@@ -1,0 +1,109 @@
+"""What is found in states: planted clouds, layers and tags."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bertwright.analysis.analysis import Analysis, Case
+from bertwright.analysis.geometry.contextuality import unit, with_itself, with_random, with_sentence
+from bertwright.analysis.planted.models import SENTENCES, WORDS, small_subject
+from bertwright.analysis.probing.linear import control_tags
+from bertwright.analysis.texts import read_texts
+from bertwright.analysis.word_states import WordStates, means, word_states
+from bertwright.tasks.formats.examples import Example
+from bertwright.tasks.formats.treebank import Tree
+
+
+def cloud(offset: float, words: int = 4000, width: int = 64) -> WordStates:
+    generator = np.random.default_rng(0)
+    states = generator.normal(0, 1, (1, words, width)).astype(np.float32)
+    states[..., 0] += offset
+    names = tuple(str(n % 50) for n in range(words))
+    return WordStates(states, np.repeat(np.arange(words // 10), 10), names)
+
+
+def test_the_cosines_of_a_cloud_and_of_a_cone() -> None:
+    for offset in (0.0, 8.0):
+        own = cloud(offset)
+        parts, wholes = with_random(unit(own.states[0]), own, 0)
+        expected = offset**2 / (offset**2 + 64)
+        assert parts.sum() / wholes.sum() == pytest.approx(expected, abs=0.02)
+        same, _ = with_itself(unit(own.states[0]), own, 5, 0)
+        assert same.mean() == pytest.approx(expected, abs=0.02)
+    alike = WordStates(np.ones((1, 20, 4), np.float32), np.repeat(np.arange(4), 5), ("a",) * 20)
+    parts, wholes = with_sentence(alike.states[0], alike)
+    assert parts == pytest.approx(wholes)
+
+
+def test_states_are_written_once_and_are_the_means_of_pieces(tmp_path: Path) -> None:
+    subject = small_subject()
+    case = Case(subject, read_texts(subject, [Example(t) for t in SENTENCES]), cache=tmp_path)
+    found = word_states(case)
+    (file,) = tmp_path.iterdir()
+    written = file.stat().st_mtime_ns
+    text = case.texts[2]
+    with torch.inference_mode(), subject.encoder.record("blocks.1.residual") as values:
+        subject.encoder(torch.tensor([text.pieces]))
+    own = means(values["blocks.1.residual"][0], text.word).float().numpy()
+    np.testing.assert_allclose(found.states[2][found.text == 2], own, rtol=1e-6)
+    assert tuple(np.array(found.words)[found.text == 2]) == text.words
+    word_states(case)
+    assert file.stat().st_mtime_ns == written
+
+
+def test_a_word_is_its_own_neighbour_before_the_blocks(tmp_path: Path) -> None:
+    subject = small_subject("bert", "encoder.positions={kind: none}")
+    drawn = [np.random.default_rng(n).permutation(WORDS[:10])[:7] for n in range(12)]
+    texts = [Example(" ".join(words)) for words in drawn]
+    found = Analysis.choose("contextuality").run(
+        Case(subject, read_texts(subject, texts), cache=tmp_path)
+    )
+    same, random = found.arrays["one word"], found.arrays["random words"]
+    assert same[0] == pytest.approx(1, abs=1e-6)
+    assert same[-1] < 0.9999
+    assert (same > random).all()
+
+
+def trees(number: int = 60) -> list[Tree]:
+    """Tags that follow from the word alone."""
+    generator = np.random.default_rng(0)
+    tags = {word: ("NOUN", "VERB", "DET")[n % 3] for n, word in enumerate(WORDS)}
+    found = []
+    for _ in range(number):
+        words = tuple(generator.choice(WORDS, 8))
+        own = tuple(tags[word] for word in words)
+        found.append(Tree(words, (-1,) + (0,) * 7, ("root",) + ("dep",) * 7, own))
+    return found
+
+
+def test_what_words_tell_a_probe_reads_before_the_blocks(tmp_path: Path) -> None:
+    subject = small_subject()
+    case = Case(subject, read_texts(subject, trees()), cache=tmp_path)
+    found = Analysis.choose("linear-probe").run(case)
+    accuracy, control = found.arrays["scores"].T
+    # Every tag follows from its word, as those of the control do: nothing is selective.
+    assert accuracy[0] > 0.98
+    assert control[0] > 0.98
+    (first, *_) = [f for f in found.findings if f.metric == "selectivity"]
+    assert first.interval[0] <= 0.02
+
+
+def test_tags_that_nobody_can_know_are_not_read(tmp_path: Path) -> None:
+    subject, generator = small_subject(), np.random.default_rng(1)
+    texts = [
+        Tree(t.words, t.heads, t.relations, tuple(generator.choice(["A", "B"], 8))) for t in trees()
+    ]
+    found = Analysis.choose("linear-probe").run(
+        Case(subject, read_texts(subject, texts), cache=tmp_path)
+    )
+    assert abs(found.arrays["scores"][:, 0] - 0.5).max() < 0.12
+
+
+def test_control_tags_are_of_words_and_as_frequent_as_tags() -> None:
+    words = [str(n % 500) for n in range(2000)]
+    tags = np.array(["A"] * 1500 + ["B"] * 500)
+    found = control_tags(words, tags, 0)
+    assert all(len(set(found[n::500])) == 1 for n in range(500))
+    assert (found == "A").mean() == pytest.approx(0.75, abs=0.06)

@@ -1,0 +1,54 @@
+"""Texts for analyses: every place is told what it is."""
+
+import numpy as np
+import pytest
+
+from bertwright.analysis.planted.models import small_subject
+from bertwright.analysis.subject import Subject
+from bertwright.analysis.texts import MARKS, read_texts
+from bertwright.model.model import Model
+from bertwright.model.text_model import TextModel
+from bertwright.tasks.formats.examples import Example, TaggedWords
+from recipes_at_toy_size import toy
+
+
+def test_every_place_is_of_a_kind() -> None:
+    subject = small_subject()
+    plain, pair, tagged = read_texts(
+        subject,
+        [
+            Example("the keeper , near a ship ."),
+            Example("the keeper", "a ship ."),
+            TaggedWords(("the", "keeper", ".")),
+        ],
+    )
+    assert plain.words == ("the", "keeper", ",", "near", "a", "ship", ".")
+    assert pair.words == ("the", "keeper", "a", "ship", ".")
+    assert tagged.words == ("the", "keeper", ".")
+    for text in (plain, pair, tagged):
+        special = text.marks["opening"] | text.marks["separator"]
+        np.testing.assert_array_equal(special, text.word < 0)
+        assert text.marks["first"].sum() == len(text.words)
+        spelled = [subject.tokenizer.decode([piece]) for piece in text.pieces]
+        for place, word in enumerate(text.word):
+            assert spelled[place] == ("" if word < 0 else text.words[word])
+        assert set(text.marks) == set(MARKS)
+    assert plain.marks["punctuation"].sum() == 2
+    assert pair.marks["separator"].sum() == 2
+    assert pair.parts == [0, 0, 0, 0, 1, 1, 1, 1]
+
+
+def test_words_are_left_out_whole() -> None:
+    subject = small_subject()
+    (text,) = read_texts(subject, [Example("the keeper sees a ship")], length=5)
+    assert text.words == ("the", "keeper", "sees")
+    assert len(text) == 5
+
+
+@pytest.mark.parametrize("system", ["bert", "roberta", "gpt-2", "elmo"])
+def test_models_say_what_they_lack(system: str) -> None:
+    tokenizer = small_subject().tokenizer
+    model = Model.build(toy(system), tokenizer.size, tokenizer)
+    subject = Subject(system, TextModel(model, tokenizer, "float32"))
+    assert (subject.lacks("blocks.*.attention.weights") is not None) == (system == "elmo")
+    assert subject.lacks("blocks.*.residual") is None
