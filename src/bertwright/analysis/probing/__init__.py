@@ -1,6 +1,8 @@
 """What can be read off states by a small model, and how much of it the small model has learned by
 itself."""
 
+from bertwright.analysis.probing.identity import TokenIdentity
 from bertwright.analysis.probing.linear import LinearProbe
+from bertwright.analysis.probing.structural import StructuralProbe
 
-__all__ = ["LinearProbe"]
+__all__ = ["LinearProbe", "StructuralProbe", "TokenIdentity"]
