@@ -58,7 +58,7 @@ def test_planted_trees_are_their_distances() -> None:
 
 def test_a_probe_finds_trees_among_noise() -> None:
     generator = torch.Generator().manual_seed(0)
-    own = trees()
+    own, learned = trees(300), 240
     noise = torch.randn(len(own), 8, 8, generator=generator)
     turned = torch.linalg.qr(torch.randn(16, 16, generator=generator)).Q
     states = [
@@ -66,14 +66,15 @@ def test_a_probe_finds_trees_among_noise() -> None:
     ]
     sentences = [sentence_of(tree) for tree in own]
     wanted = [sentence.distances for sentence in sentences]
-    probe = fitted(states[:30], wanted[:30], StructuralProbe(rank=16, rate=2e-2, epochs=80), 0)
+    choice = StructuralProbe(rank=16, rate=1e-2, epochs=60)
+    probe = fitted(states[:learned], wanted[:learned], choice, 0)
     right = sum(
         s.edges_found(distances(x @ probe).numpy())
-        for s, x in zip(sentences[30:], states[30:], strict=True)
+        for s, x in zip(sentences[learned:], states[learned:], strict=True)
     )
-    assert right / sum(len(s.edges) for s in sentences[30:]) > 0.9
-    chain = sum(s.edges_found(s.along) for s in sentences[30:])
-    assert chain / sum(len(s.edges) for s in sentences[30:]) < 0.6
+    assert right / sum(len(s.edges) for s in sentences[learned:]) > 0.9
+    chain = sum(s.edges_found(s.along) for s in sentences[learned:])
+    assert chain / sum(len(s.edges) for s in sentences[learned:]) < 0.6
 
 
 def test_a_report_of_a_small_model(tmp_path: Path) -> None:
@@ -85,7 +86,7 @@ def test_a_report_of_a_small_model(tmp_path: Path) -> None:
 
 
 def test_every_word_is_itself_before_the_blocks_and_the_map_is_learned(tmp_path: Path) -> None:
-    subject = small_subject("bert", "encoder.positions={kind: learned, size: 64}")
+    subject = small_subject()
     drawn = [np.random.default_rng(n).permutation(WORDS)[:8] for n in range(60)]
     texts = [Example(" ".join(words)) for words in drawn]
     found = Analysis.choose("token-identity").run(Case(subject, read_texts(subject, texts)))

@@ -209,7 +209,7 @@ def test_a_damaged_folder_is_named(
 
 def test_a_head_that_is_not_known_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="classifier"):
-        import_folder(folder_of(tmp_path, "DistilBertForSequenceClassification"))
+        import_folder(folder_of(tmp_path, "DistilBertForMultipleChoice"))
 
 
 def test_which_folders_are_stock_ones(tmp_path: Path) -> None:
