@@ -107,4 +107,4 @@ def _least_squares(
 ) -> NDArray[np.float64]:
     """The map (D, E) of states (W, D) to targets (W, E)."""
     square = states.T @ states + ridge * np.eye(states.shape[1])
-    return np.linalg.solve(square, states.T @ target)
+    return np.asarray(np.linalg.solve(square, states.T @ target), np.float64)

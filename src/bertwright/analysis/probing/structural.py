@@ -184,8 +184,8 @@ def fitted(
     choice: StructuralProbe,
     seed: int,
 ) -> Tensor:
-    """The map (D, k) of these states to these distances: the absolute error, summed over the pairs
-    of a sentence by the square of its length, is made small; the best on a tenth that is held out."""
+    """The map (D, k) of these states to these distances. The absolute error, summed over the pairs
+    of a sentence and over the square of its length, is made small; the best on a held-out tenth."""
     targets = [torch.from_numpy(each).float() for each in wanted]
     generator = torch.Generator().manual_seed(key(seed, "structural probe") >> 1)
     width = states[0].shape[1]
