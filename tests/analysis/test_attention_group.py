@@ -8,6 +8,7 @@ import torch
 
 from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.attention.patterns import PATTERNS, AttentionPatterns
+from bertwright.analysis.attention.rollout import rollout
 from bertwright.analysis.attention.shares import TARGETS
 from bertwright.analysis.planted.attention import POINTERS, pointed, pointing
 from bertwright.analysis.planted.models import SENTENCES, small_subject
@@ -101,3 +102,34 @@ def test_pointers_are_distributions_over_what_is_seen() -> None:
     found = pointed(seen, POINTERS)
     assert torch.equal(found[..., :4, :].sum(-1), torch.ones(1, len(POINTERS), 4))
     assert not found[..., 4].any()
+
+
+def test_rollout_is_the_product_of_what_layers_mix() -> None:
+    turned = torch.roll(torch.eye(5), 1, 0)[None]
+    for number, found in enumerate(rollout([turned] * 3), start=1):
+        expected = torch.linalg.matrix_power((turned[0] + torch.eye(5)) / 2, number)
+        torch.testing.assert_close(found[0], expected)
+    own = case()
+    with pointing(own.subject, {0: ("self",) * 4, 1: ("opening",) * 4}):
+        shares = Analysis.choose("attention-rollout").run(own).arrays["shares"]
+    lengths = np.array([len(text) for text in own.texts])
+    assert shares[0] == pytest.approx([1, np.mean(1 / lengths), np.mean(1 / lengths)])
+    assert shares[1, 1] == pytest.approx(0.5 + np.mean(0.5 / lengths))
+
+
+def test_heads_that_look_alike_are_near() -> None:
+    own = case()
+    alike = {0: ("opening", "opening", "even", "self"), 1: ("opening", "even", "self", "end")}
+    with pointing(own.subject, alike):
+        found = Analysis.choose({"kind": "head-clusters", "most": 3}).run(own)
+    distances = found.arrays["distances"]
+    assert distances == pytest.approx(distances.T)
+    assert np.diag(distances) == pytest.approx(0)
+    assert distances.max() <= np.log(2) + 1e-9
+    for first, second in ((0, 1), (0, 4), (2, 5), (3, 6)):
+        assert distances[first, second] == pytest.approx(0, abs=1e-9)
+    # A place that looks at itself alone, and one that looks at the first alone, share nothing, but
+    # for the first place.
+    lengths = [len(text) for text in own.texts[:3]]
+    expected = np.log(2) * (sum(lengths) - len(lengths)) / sum(lengths)
+    assert distances[0, 3] == pytest.approx(expected)

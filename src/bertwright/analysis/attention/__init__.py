@@ -1,7 +1,15 @@
 """Attention as a picture: where it goes, and whether a head does one thing."""
 
+from bertwright.analysis.attention.clusters import HeadClusters
 from bertwright.analysis.attention.entropy import AttentionEntropy
 from bertwright.analysis.attention.patterns import AttentionPatterns
+from bertwright.analysis.attention.rollout import AttentionRollout
 from bertwright.analysis.attention.shares import AttentionShares
 
-__all__ = ["AttentionEntropy", "AttentionPatterns", "AttentionShares"]
+__all__ = [
+    "AttentionEntropy",
+    "AttentionPatterns",
+    "AttentionRollout",
+    "AttentionShares",
+    "HeadClusters",
+]

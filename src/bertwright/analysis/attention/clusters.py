@@ -1,0 +1,104 @@
+"""Which heads look alike (Clark et al. 2019, section 6)."""
+
+from typing import Literal
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor
+
+from bertwright.analysis.analysis import Case, Listening
+from bertwright.analysis.attention.entropy import entropy
+from bertwright.analysis.conclusions import Conclusion
+from bertwright.analysis.findings import Finding, Found, Stored
+from bertwright.analysis.listening import Heard
+from bertwright.significance import label_permutations
+
+
+class HeadClusters(Listening):
+    """The Jensen-Shannon distance of each two heads, in the mean over the places of the first
+    ``most`` texts, drawn in the plane such that distances are kept as well as can be."""
+
+    kind: Literal["head-clusters"] = "head-clusters"
+    most: int = Field(default=20, ge=1)
+    number = "B5"
+    group = "attention"
+    question = "Which heads look alike, and are they those of one layer?"
+    source = "Clark et al. 2019"
+    sites = ("blocks.*.attention.weights",)
+
+    def listener(self, case: Case) -> "ClustersHeard":
+        return ClustersHeard(case, self.most)
+
+    def conclusions(self, stored: Stored) -> list[Conclusion]:
+        within, between = (stored.of_all(name) for name in ("within layers", "between layers"))
+        return [
+            Conclusion(
+                "heads of one layer are more alike than heads of different layers",
+                "near each other in BERT-base",
+                within["value"],
+                None,
+                between["value"],
+                "of different layers",
+                "below",
+            )
+        ]
+
+    def draw(self, stored: Stored, figure: Figure) -> None:
+        axes = figure.subplots()
+        points, layer = stored.arrays["points"], stored.arrays["layer"]
+        drawn = axes.scatter(points[:, 0], points[:, 1], c=layer + 1)
+        figure.colorbar(drawn, ax=axes, label="layer")
+        axes.set_xticks([])
+        axes.set_yticks([])
+
+
+class ClustersHeard:
+    """Sums of divergences (heads, heads) over places."""
+
+    sites = HeadClusters.sites
+
+    def __init__(self, case: Case, most: int) -> None:
+        self.layers, self.heads = case.subject.num_layers, case.subject.num_heads
+        self.most, self.seed = most, case.seed
+        number = self.layers * self.heads
+        self.sums, self.places = np.zeros((number, number)), 0
+
+    def hear(self, heard: Heard) -> None:
+        """Compare the heads in the first texts."""
+        chosen = [row for row, number in enumerate(heard.numbers) if number < self.most]
+        if not chosen:
+            return
+        weights = torch.cat([heard.attention(n)[chosen] for n in range(self.layers)], 1)
+        for row, of_text in zip(chosen, weights, strict=True):
+            size = len(heard.texts[row])
+            self.sums += divergences(of_text[:, :size, :size]).double().cpu().numpy()
+            self.places += size
+
+    def found(self) -> Found:
+        """Distances, within layers and between them, and a map."""
+        from sklearn.manifold import MDS
+
+        distance = self.sums / self.places
+        layer = np.repeat(np.arange(self.layers), self.heads)
+        first, second = np.triu_indices(len(layer), 1)
+        same = layer[first] == layer[second]
+        pairs = distance[first, second]
+        within, between = pairs[same], pairs[~same]
+        chance = label_permutations(within, between, seed=self.seed) if len(between) else 1.0
+        findings = [Finding("within layers", float(within.mean()), chance=chance)]
+        findings += [Finding("between layers", float(between.mean()))] if len(between) else []
+        scaling = MDS(2, metric="precomputed", n_init=4, init="random", random_state=self.seed)
+        points: NDArray[np.float64] = scaling.fit_transform(distance)
+        return Found(findings, {"distances": distance, "points": points, "layer": layer})
+
+
+def divergences(weights: Tensor) -> Tensor:
+    """The Jensen-Shannon divergences in nats between heads (H, L, L), summed over places: (H, H)."""
+    own = entropy(weights).sum(-1)
+    mixed = torch.stack(
+        [entropy((weights + each) / 2).sum(-1) for each in weights]
+    )
+    return (mixed - (own[:, None] + own) / 2).clamp(min=0)
