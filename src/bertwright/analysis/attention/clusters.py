@@ -96,9 +96,7 @@ class ClustersHeard:
 
 
 def divergences(weights: Tensor) -> Tensor:
-    """The Jensen-Shannon divergences in nats between heads (H, L, L), summed over places: (H, H)."""
+    """Jensen-Shannon divergences in nats between heads (H, L, L), summed over places: (H, H)."""
     own = entropy(weights).sum(-1)
-    mixed = torch.stack(
-        [entropy((weights + each) / 2).sum(-1) for each in weights]
-    )
+    mixed = torch.stack([entropy((weights + each) / 2).sum(-1) for each in weights])
     return (mixed - (own[:, None] + own) / 2).clamp(min=0)

@@ -1,5 +1,5 @@
-"""Attention through all layers: where a state comes from if each layer mixes what it attends to with
-what it had (Abnar and Zuidema 2020)."""
+"""Attention through all layers: where a state comes from if each layer mixes what it attends to
+with what it had (Abnar and Zuidema 2020)."""
 
 from typing import Literal
 
@@ -18,8 +18,8 @@ PLACES = ("itself", "opening", "separator")
 
 
 class AttentionRollout(Listening):
-    """The product of (A + 1) / 2 over layers, A the mean of the heads: its share of the place itself,
-    of the place that opens a text and of separators, by layer."""
+    """The product of (A + 1) / 2 over layers, A the mean of the heads: how much of it goes to the
+    place itself, to the one that opens a text and to separators, by layer."""
 
     kind: Literal["attention-rollout"] = "attention-rollout"
     number = "B13"
