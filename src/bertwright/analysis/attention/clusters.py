@@ -1,11 +1,10 @@
 """Which heads look alike (Clark et al. 2019, section 6)."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
@@ -90,8 +89,8 @@ class ClustersHeard:
         chance = label_permutations(within, between, seed=self.seed) if len(between) else 1.0
         findings = [Finding("within layers", float(within.mean()), chance=chance)]
         findings += [Finding("between layers", float(between.mean()))] if len(between) else []
-        scaling = MDS(2, metric="precomputed", n_init=4, init="random", random_state=self.seed)
-        points: NDArray[np.float64] = scaling.fit_transform(distance)
+        scaling: Any = MDS(2, metric="precomputed", n_init=4, init="random", random_state=self.seed)
+        points = np.asarray(scaling.fit_transform(distance), np.float64)
         return Found(findings, {"distances": distance, "points": points, "layer": layer})
 
 
