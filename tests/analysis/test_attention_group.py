@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from bertwright.analysis.analysis import Analysis, Case
+from bertwright.analysis.attention.clusters import chance_of_layers
 from bertwright.analysis.attention.patterns import PATTERNS, AttentionPatterns
 from bertwright.analysis.attention.rollout import rollout
 from bertwright.analysis.attention.shares import TARGETS
@@ -133,3 +134,14 @@ def test_heads_that_look_alike_are_near() -> None:
     lengths = [len(text) for text in own.texts[:3]]
     expected = np.log(2) * (sum(lengths) - len(lengths)) / sum(lengths)
     assert distances[0, 3] == pytest.approx(expected)
+
+
+def test_layers_of_like_heads_are_not_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bertwright.analysis.attention.clusters.PERMUTATIONS", 200)
+    generator, layer = np.random.default_rng(0), np.repeat(np.arange(4), 4)
+    place = generator.normal(size=16) / 10
+    apart, mixed = (np.abs(x[:, None] - x) for x in (place + layer, place))
+    assert chance_of_layers(apart, layer, 0) < 0.01
+    deals = [generator.permutation(16) for _ in range(100)]
+    chances = [chance_of_layers(mixed[deal][:, deal], layer, 0) for deal in deals]
+    assert 0.02 <= np.mean(np.array(chances) < 0.1) <= 0.2

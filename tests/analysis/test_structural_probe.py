@@ -67,7 +67,7 @@ def test_a_probe_finds_trees_among_noise() -> None:
     sentences = [sentence_of(tree) for tree in own]
     wanted = [sentence.distances for sentence in sentences]
     choice = StructuralProbe(rank=16, rate=1e-2, epochs=60)
-    probe = fitted(states[:learned], wanted[:learned], choice, 0)
+    probe, error = fitted(states[:learned], wanted[:learned], choice, 0)
     right = sum(
         s.edges_found(distances(x @ probe).numpy())
         for s, x in zip(sentences[learned:], states[learned:], strict=True)
@@ -75,6 +75,8 @@ def test_a_probe_finds_trees_among_noise() -> None:
     assert right / sum(len(s.edges) for s in sentences[learned:]) > 0.9
     chain = sum(s.edges_found(s.along) for s in sentences[learned:])
     assert chain / sum(len(s.edges) for s in sentences[learned:]) < 0.6
+    _, of_noise = fitted(list(noise[:learned]), wanted[:learned], choice, 0)
+    assert error < of_noise / 2
 
 
 def test_a_report_of_a_small_model(tmp_path: Path) -> None:

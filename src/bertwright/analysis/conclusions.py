@@ -10,7 +10,7 @@ Verdict = Literal["seen", "not seen", "opposite", "not testable"]
 @dataclass(frozen=True)
 class Conclusion:
     """A claim, what was published of it, and a figure that is ``above`` or ``below`` its baseline
-    where the claim is seen."""
+    where the claim is seen; ``chance`` is how often nothing at all gives as much."""
 
     claim: str
     published: str
@@ -19,11 +19,15 @@ class Conclusion:
     baseline: float
     baseline_name: str
     direction: Literal["above", "below"] = "above"
+    chance: float | None = None
 
     @property
     def verdict(self) -> Verdict:
         """Seen where the whole interval lies on the side that is claimed, opposite where it lies on
-        the other; of a figure without an interval the figure alone says it."""
+        the other; of a figure without an interval the figure alone says it, unless chance gives as
+        much in one case of twenty."""
+        if self.chance is not None and self.chance >= 0.05:
+            return "not seen"
         low, high = self.interval or (self.value, self.value)
         if self.direction == "below":
             low, high, limit = -high, -low, -self.baseline

@@ -5,6 +5,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
@@ -13,7 +14,7 @@ from bertwright.analysis.attention.entropy import entropy
 from bertwright.analysis.conclusions import Conclusion
 from bertwright.analysis.findings import Finding, Found, Stored
 from bertwright.analysis.listening import Heard
-from bertwright.significance import label_permutations
+from bertwright.significance import PERMUTATIONS
 
 
 class HeadClusters(Listening):
@@ -27,6 +28,11 @@ class HeadClusters(Listening):
     question = "Which heads look alike, and are they those of one layer?"
     source = "Clark et al. 2019"
     sites = ("blocks.*.attention.weights",)
+
+    def lacks(self, case: Case) -> str | None:
+        if min(case.subject.num_layers, case.subject.num_heads) < 2:
+            return "it needs two layers of two heads or more"
+        return super().lacks(case)
 
     def listener(self, case: Case) -> "ClustersHeard":
         return ClustersHeard(case, self.most)
@@ -42,6 +48,7 @@ class HeadClusters(Listening):
                 between["value"],
                 "of different layers",
                 "below",
+                within["chance"],
             )
         ]
 
@@ -86,12 +93,26 @@ class ClustersHeard:
         same = layer[first] == layer[second]
         pairs = distance[first, second]
         within, between = pairs[same], pairs[~same]
-        chance = label_permutations(within, between, seed=self.seed) if len(between) else 1.0
+        chance = chance_of_layers(distance, layer, self.seed)
         findings = [Finding("within layers", float(within.mean()), chance=chance)]
-        findings += [Finding("between layers", float(between.mean()))] if len(between) else []
+        findings += [Finding("between layers", float(between.mean()))]
         scaling: Any = MDS(2, metric="precomputed", n_init=4, init="random", random_state=self.seed)
         points = np.asarray(scaling.fit_transform(distance), np.float64)
         return Found(findings, {"distances": distance, "points": points, "layer": layer})
+
+
+def chance_of_layers(distance: NDArray[Any], layer: NDArray[Any], seed: int) -> float:
+    """How often heads dealt to layers at random are as near to those of their layer, or nearer.
+    Heads are dealt, not pairs of them: pairs that share a head are alike (Mantel 1967)."""
+    first, second = np.triu_indices(len(layer), 1)
+    pairs, generator = distance[first, second], np.random.default_rng(seed)
+
+    def within(dealt: NDArray[Any]) -> float:
+        return float(pairs[dealt[first] == dealt[second]].mean())
+
+    own = within(layer)
+    dealt = [within(generator.permutation(layer)) <= own for _ in range(PERMUTATIONS)]
+    return (1 + sum(dealt)) / (1 + PERMUTATIONS)
 
 
 def divergences(weights: Tensor) -> Tensor:
