@@ -54,15 +54,23 @@ class Heard:
             found[row, : len(text)] = torch.from_numpy(text.marks[mark])
         return found.to(self.real.device)
 
+    def from_words(self, row: int, weights: Tensor) -> Tensor:
+        """Attention of a text from words to places, (H, W, T), of its weights (H, L, L): the mean
+        over the pieces of a word (Clark et al. 2019, section 4.1)."""
+        member = self._member(row, weights)
+        size = len(member)
+        return (member / member.sum(0)).T @ weights[:, :size, :size]
+
     def between_words(self, row: int, weights: Tensor) -> Tensor:
-        """Attention of a text from word to word, (H, W, W), of its weights (H, L, L): from the mean
-        of the pieces of a word, to their sum (Clark et al. 2019, section 4.1)."""
+        """The same from word to word, (H, W, W): to the sum of the pieces of each."""
+        return self.from_words(row, weights) @ self._member(row, weights)
+
+    def _member(self, row: int, like: Tensor) -> Tensor:
+        """Which pieces are part of which words, (T, W)."""
         text = self.texts[row]
         own = torch.from_numpy(text.word)
         member = torch.nn.functional.one_hot(own.clamp(min=0), len(text.words))
-        member = (member * (own >= 0)[:, None]).to(weights)
-        inside = weights[:, : len(text), : len(text)] @ member
-        return (member / member.sum(0)).T @ inside
+        return (member * (own >= 0)[:, None]).to(like)
 
     def parts(self) -> Tensor:
         """(B, L) int64: which text of a pair each place belongs to, -1 for padding."""
@@ -89,7 +97,7 @@ class Listener(Protocol):
         ...
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def listen(subject: Subject, texts: Sequence[ReadText], listeners: Sequence[Listener]) -> None:
     """Read the texts once, and let all listeners hear."""
     sites = sorted({site for listener in listeners for site in listener.sites})

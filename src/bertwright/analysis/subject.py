@@ -8,6 +8,7 @@ import torch
 
 from bertwright.encoder.encoder import Encoder
 from bertwright.errors import UserError
+from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel
 from bertwright.text.tokenizers import Tokenizer
 
@@ -47,6 +48,13 @@ class Subject:
             found.update(name.encode())
             found.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
         return found.hexdigest()[:16]
+
+    def untrained(self, seed: int = 0) -> "Subject":
+        """The same with parameters as they are drawn: what an architecture does by itself."""
+        own, tokenizer = self.text_model.model, self.tokenizer
+        recipe = own.recipe.model_copy(update={"seed": seed})
+        model = Model.build(recipe, tokenizer.size, tokenizer).to(own.embedding.dtype)
+        return Subject(f"{self.name}, untrained", TextModel(model, tokenizer, "float32"))
 
     def lacks(self, *sites: str) -> str | None:
         """Why it has no such values, in words; None where it has."""

@@ -1,5 +1,6 @@
 """Whether a model knows how sentences are built, and where."""
 
+from bertwright.analysis.syntax.attention_parser import AttentionParser
 from bertwright.analysis.syntax.relation_heads import RelationHeads
 
-__all__ = ["RelationHeads"]
+__all__ = ["AttentionParser", "RelationHeads"]
