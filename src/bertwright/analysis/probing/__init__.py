@@ -1,8 +1,16 @@
 """What can be read off states by a small model, and how much of it the small model has learned by
 itself."""
 
+from bertwright.analysis.probing.description_length import DescriptionLength
 from bertwright.analysis.probing.identity import TokenIdentity
 from bertwright.analysis.probing.linear import LinearProbe
+from bertwright.analysis.probing.main_auxiliary import MainAuxiliary
 from bertwright.analysis.probing.structural import StructuralProbe
 
-__all__ = ["LinearProbe", "StructuralProbe", "TokenIdentity"]
+__all__ = [
+    "DescriptionLength",
+    "LinearProbe",
+    "MainAuxiliary",
+    "StructuralProbe",
+    "TokenIdentity",
+]

@@ -39,14 +39,14 @@ class LinearProbe(Analysis):
 
     def run(self, case: Case) -> Found:
         own = word_states(case)
-        tags = np.array([tag for text in case.texts for tag in _tags(text.source, len(text.words))])
+        tags = tags_of(case)
         control = control_tags(own.words, tags, case.seed)
         learned, judged = (np.isin(own.text, half) for half in halves(len(case.texts), case.seed))
         majority = _most_frequent(tags[learned])
         findings: list[Finding] = []
         scores = np.zeros((own.num_layers, 2))
         for layer in range(own.num_layers):
-            states = _standardised(own, layer, learned)
+            states = standardised(own, layer, learned)
             right = [self._right(states, target, learned, judged) for target in (tags, control)]
             sums = [_by_text(own, judged, of) for of in right]
             scores[layer] = [of.mean() for of in right]
@@ -102,9 +102,13 @@ def control_tags(words: Sequence[str], tags: NDArray[np.str_], seed: int) -> NDA
     return drawn[[kinds[word] for word in words]]
 
 
-def _tags(source: object, size: int) -> tuple[str, ...]:
-    assert isinstance(source, Tree)
-    return source.tags[:size]
+def tags_of(case: Case) -> NDArray[np.str_]:
+    """The parts of speech of all words that are read."""
+    found: list[str] = []
+    for text in case.texts:
+        assert isinstance(text.source, Tree)
+        found += text.source.tags[: len(text.words)]
+    return np.array(found)
 
 
 def _most_frequent(tags: NDArray[np.str_]) -> str:
@@ -112,7 +116,9 @@ def _most_frequent(tags: NDArray[np.str_]) -> str:
     return str(names[counts.argmax()])
 
 
-def _standardised(own: WordStates, layer: int, learned: NDArray[np.bool_]) -> NDArray[np.float64]:
+def standardised(own: WordStates, layer: int, learned: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The states of a layer (W, D), such that of those that are learned from every number has mean
+    0 and deviation 1."""
     states = np.asarray(own.states[layer], np.float64)
     mean, deviation = states[learned].mean(0), states[learned].std(0)
     return (states - mean) / np.maximum(deviation, 1e-8)

@@ -1,0 +1,41 @@
+"""Description lengths: what follows from states costs little, what does not costs all."""
+
+import numpy as np
+import pytest
+
+from bertwright.analysis.analysis import Analysis, Case
+from bertwright.analysis.planted.models import WORDS, small_subject
+from bertwright.analysis.probing.description_length import code_length
+from bertwright.analysis.texts import read_texts
+from bertwright.tasks.formats.treebank import Tree
+
+
+def test_what_follows_from_states_is_told_in_few_bits_and_what_does_not_in_all() -> None:
+    generator = np.random.default_rng(0)
+    states = generator.normal(size=(4000, 8))
+    follows = states[:, :4].argmax(1)
+    assert code_length(states, follows, 1.0) < 0.2 * 2 * len(states)
+    drawn = generator.integers(0, 4, len(states))
+    assert code_length(states, drawn, 1.0) == pytest.approx(2 * len(states), rel=0.05)
+
+
+def test_few_labels_are_told_evenly_and_new_ones_at_a_finite_price() -> None:
+    states = np.zeros((2, 3))
+    assert code_length(states, np.array([0, 1]), 1.0) == pytest.approx(1 + np.log2(3))
+    late = np.array([0] * 900 + [1] * 100)
+    assert np.isfinite(code_length(np.zeros((1000, 3)), late, 1.0))
+
+
+def test_tags_that_follow_from_words_are_told_shorter_than_drawn_ones() -> None:
+    generator, subject = np.random.default_rng(0), small_subject()
+    tags = {word: ("NOUN", "VERB", "DET")[n % 3] for n, word in enumerate(WORDS)}
+    trees = []
+    for _ in range(60):
+        words = tuple(generator.choice(WORDS, 8))
+        own = tuple(tags[word] for word in words)
+        trees.append(Tree(words, (-1,) + (0,) * 7, ("root",) + ("dep",) * 7, own))
+    found = Analysis.choose("description-length").run(Case(subject, read_texts(subject, trees)))
+    compression = found.arrays["compression"]
+    assert compression.shape == (3, 2, 3)
+    assert (compression > 1.2).all()
+    assert [finding.layer for finding in found.findings] == [0, 1, 2]
