@@ -10,7 +10,9 @@ from bertwright.analysis.asking import Asking
 from bertwright.analysis.planted.models import SENTENCES, small_subject
 from bertwright.analysis.removal.gates import gated, open_gates
 from bertwright.analysis.removal.importance import by_layer, importances, losses_alone
+from bertwright.analysis.removal.layers import likeness, without
 from bertwright.analysis.texts import read_texts
+from bertwright.significance import halves
 from bertwright.tasks.formats.examples import Example
 
 LIVE = (1, 2)
@@ -97,3 +99,53 @@ def test_the_curve_ends_where_all_heads_are_gone() -> None:
     gates.view(-1)[order[:2].copy()] = 0
     with gated(own.subject, gates):
         assert oracle[1] == pytest.approx(asking.asked().mean, rel=1e-12)
+
+
+def test_with_the_live_head_alone_nothing_is_lost_and_the_best_is_chosen_by_other_texts() -> None:
+    own = case(live=True)
+    found = Analysis.choose("one-head").run(own)
+    losses, whole = found.arrays["losses"], found.arrays["whole"]
+    others = [head for head in range(4) if head != LIVE[1]]
+    assert (losses[LIVE] == whole).all()
+    assert (losses[0] == whole).all()
+    assert (losses[LIVE[0], others] != whole).any(-1).all()
+    choosing, judging = halves(len(own.texts), own.seed)
+    best, total = found.findings[1], found.arrays["total"][judging]
+    assert best.head == losses[1][:, choosing].sum(1).argmin()
+    lost = (losses[1, best.head, judging] - whole[judging]).sum() / total.sum()
+    assert best.value == pytest.approx(lost)
+
+
+@pytest.mark.parametrize("system", ["bert", "gpt-2", "albert", "xlnet"])
+def test_a_layer_that_is_passed_by_gives_on_what_it_is_given(system: str) -> None:
+    subject = small_subject(system)
+    pieces = torch.tensor([[2, 6, 7, 3]])
+    with (
+        torch.inference_mode(),
+        without(subject, 0, "layer"),
+        subject.encoder.record("blocks.0.input", "blocks.1.input") as values,
+    ):
+        subject.encoder(pieces)
+    assert torch.equal(values["blocks.0.input"], values["blocks.1.input"])
+
+
+def test_a_layer_that_does_nothing_can_go() -> None:
+    own = case("gpt-2")
+    with torch.no_grad():
+        for last in ("attention.output", "feed_forward.down"):
+            module = own.subject.encoder.blocks[1].get_submodule(f"sublayers.{last}")
+            for parameter in module.parameters():
+                parameter.zero_()
+    found = Analysis.choose("layer-redundancy").run(own)
+    lost = {(f.metric.split()[2], f.layer): f.value for f in found.findings if "loss" in f.metric}
+    assert [lost[name, 1] for name in ("layer,", "attention,", "feed-forward,")] == [0, 0, 0]
+    assert lost["layer,", 0] != 0
+    assert found.arrays["likeness"][1, 2] == pytest.approx(1)
+
+
+def test_likeness_is_blind_to_turning_and_scaling() -> None:
+    generator = np.random.default_rng(0)
+    own = generator.normal(size=(200, 6))
+    turned = np.linalg.qr(generator.normal(size=(6, 6)))[0]
+    assert likeness(own, 3 * own @ turned + 1) == pytest.approx(1)
+    assert likeness(own, generator.normal(size=(200, 6))) < 0.1

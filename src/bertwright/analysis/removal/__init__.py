@@ -1,6 +1,8 @@
 """What a model loses with a part of it."""
 
 from bertwright.analysis.removal.importance import HeadImportance
+from bertwright.analysis.removal.layers import LayerRedundancy
+from bertwright.analysis.removal.one_head import OneHead
 from bertwright.analysis.removal.single_heads import SingleHeads
 
-__all__ = ["HeadImportance", "SingleHeads"]
+__all__ = ["HeadImportance", "LayerRedundancy", "OneHead", "SingleHeads"]

@@ -1,0 +1,145 @@
+"""Which layers do what others do already: how alike they are, and what is lost without each
+(Kovaleva et al. 2019, section 4.5; Kornblith et al. 2019)."""
+
+from collections.abc import Generator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from bertwright.analysis.analysis import Analysis, Case
+from bertwright.analysis.asking import Asking
+from bertwright.analysis.conclusions import Conclusion
+from bertwright.analysis.findings import Baseline, Finding, Found, Stored
+from bertwright.analysis.subject import Subject
+from bertwright.analysis.word_states import SITES, word_states
+from bertwright.significance import benjamini_hochberg, of_difference, sign_flips
+
+PARTS = ("attention", "feed_forward")
+
+
+class LayerRedundancy(Analysis):
+    """How alike the states of each two layers are (CKA), and the loss in naming pieces without a
+    layer, without its attention, and without its feed-forward part, less that with all. Nothing is
+    learned again."""
+
+    kind: Literal["layer-redundancy"] = "layer-redundancy"
+    number = "B44"
+    group = "dynamics"
+    question = "Which layers could go?"
+    source = "Kovaleva et al. 2019; Kornblith et al. 2019"
+    sites = (*SITES, "blocks.*.input", *(f"blocks.*.{part}.output" for part in PARTS))
+
+    def lacks(self, case: Case) -> str | None:
+        return super().lacks(case) or Asking(case.subject, case.texts).lacks()
+
+    def run(self, case: Case) -> Found:
+        subject, asking = case.subject, Asking(case.subject, case.texts, case.seed)
+        whole, own = asking.asked(), word_states(case)
+        alike = np.array([[likeness(a, b) for b in own.states] for a in own.states])
+        findings = [
+            Finding("likeness to the layer before", float(alike[layer, layer + 1]), layer)
+            for layer in range(subject.num_layers)
+        ]
+        losses: dict[str, NDArray[np.float64]] = {}
+        for name in ("layer", *PARTS):
+            losses[name] = np.zeros((subject.num_layers, len(case.texts)))
+            for layer in range(subject.num_layers):
+                with without(subject, layer, name):
+                    losses[name][layer] = asking.asked().loss
+            chances = [sign_flips(of - whole.loss, seed=case.seed) for of in losses[name]]
+            for layer, adjusted in enumerate(benjamini_hochberg(chances)):
+                lead = of_difference(
+                    (losses[name][layer], whole.total), (whole.loss, whole.total), seed=case.seed
+                )
+                findings.append(
+                    Finding(
+                        f"loss without {name.replace('_', '-')}, less that of all",
+                        lead.value,
+                        layer,
+                        None,
+                        (lead.low, lead.high),
+                        lead.num_units,
+                        Baseline("loss of all", whole.mean),
+                        chances[layer],
+                        float(adjusted),
+                        len(chances),
+                    )
+                )
+        return Found(findings, {"likeness": alike, **losses, "whole": whole.loss})
+
+    def conclusions(self, stored: Stored) -> list[Conclusion]:
+        without_layer = [f for f in stored.findings if f["metric"].startswith("loss without layer")]
+        harmless = sum(f["adjusted"] >= 0.05 or f["value"] < 0 for f in without_layer)
+        alike = stored.arrays["likeness"]
+        near, far = np.diag(alike, 1).mean(), alike[np.triu_indices(len(alike), 2)].mean()
+        return [
+            Conclusion(
+                "there is a layer that can go without a loss that shows",
+                "in BERT, for some tasks that it is fine-tuned for",
+                harmless,
+                None,
+                0,
+                "none",
+            ),
+            Conclusion(
+                "layers beside each other are more alike than others",
+                "in convolutional networks and in translation",
+                float(near),
+                None,
+                float(far),
+                "layers farther apart",
+            ),
+        ]
+
+    def draw(self, stored: Stored, figure: Figure) -> None:
+        likenesses, lost = figure.subplots(1, 2)
+        picture = likenesses.imshow(stored.arrays["likeness"], vmin=0, vmax=1, origin="lower")
+        figure.colorbar(picture, ax=likenesses, label="CKA")
+        likenesses.set_xlabel("layer, 0 before the blocks")
+        for name in ("layer", *PARTS):
+            metric = f"loss without {name.replace('_', '-')}, less that of all"
+            own = [found for found in stored.findings if found["metric"] == metric]
+            lost.plot(
+                [f["layer_from_1"] for f in own],
+                [f["value"] for f in own],
+                marker="o",
+                label=name.replace("_", "-"),
+            )
+        lost.axhline(0, linestyle=":")
+        lost.set_xlabel("layer")
+        lost.set_ylabel("nats lost without it")
+        lost.legend()
+
+
+def without(subject: Subject, layer: int, part: str) -> AbstractContextManager[None]:
+    """A ``layer`` gives on what it is given; its attention or feed-forward part gives nothing."""
+    if part == "layer":
+        return _passed_by(subject, layer)
+    nothing = torch.zeros(1, device=subject.text_model.device)
+    return subject.encoder.gate({f"blocks.{layer}.{part}.output": nothing})
+
+
+@contextmanager
+def _passed_by(subject: Subject, layer: int) -> Generator[None]:
+    given: list[torch.Tensor] = []
+
+    def kept(value: torch.Tensor) -> torch.Tensor:
+        given[:] = [value]
+        return value
+
+    with ExitStack() as stack:
+        stack.enter_context(subject.encoder.replace(f"blocks.{layer}.input", kept))
+        stack.enter_context(subject.encoder.replace(f"blocks.{layer}.residual", lambda _: given[0]))
+        yield
+
+
+def likeness(first: NDArray[Any], second: NDArray[Any]) -> float:
+    """Linear CKA of states (N, D), (N, E) of the same words: 1 where one is the other turned and
+    scaled."""
+    a, b = (np.asarray(x, np.float64) - x.mean(0) for x in (first, second))
+    both = np.linalg.norm(a.T @ b) ** 2
+    return float(both / (np.linalg.norm(a.T @ a) * np.linalg.norm(b.T @ b)))
