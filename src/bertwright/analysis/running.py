@@ -13,6 +13,8 @@ from matplotlib.figure import Figure
 from bertwright.analysis import (
     attention,
     attribution,
+    behaviour,
+    dynamics,
     geometry,
     identifiability,
     probing,
@@ -28,7 +30,17 @@ from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
 from bertwright.files import atomic_file
 
-ROOMS = (attention, attribution, geometry, identifiability, probing, removal, syntax)
+ROOMS = (
+    attention,
+    attribution,
+    behaviour,
+    dynamics,
+    geometry,
+    identifiability,
+    probing,
+    removal,
+    syntax,
+)
 """Whose analyses are known when they are imported."""
 
 

@@ -16,8 +16,8 @@ def analyse(
         typer.Argument(
             metavar="NAME",
             help="Analyses by name (attention-shares), number (B2) or group (attention, "
-            "attribution, geometry, heads, identifiability, probing, syntax); all if none is "
-            "named.",
+            "attribution, behaviour, dynamics, geometry, heads, identifiability, probing, "
+            "syntax); all if none is named.",
         ),
     ] = None,
     data: Annotated[
