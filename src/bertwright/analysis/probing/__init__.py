@@ -2,6 +2,7 @@
 itself."""
 
 from bertwright.analysis.probing.description_length import DescriptionLength
+from bertwright.analysis.probing.edges import EdgeProbe
 from bertwright.analysis.probing.identity import TokenIdentity
 from bertwright.analysis.probing.linear import LinearProbe
 from bertwright.analysis.probing.main_auxiliary import MainAuxiliary
@@ -9,6 +10,7 @@ from bertwright.analysis.probing.structural import StructuralProbe
 
 __all__ = [
     "DescriptionLength",
+    "EdgeProbe",
     "LinearProbe",
     "MainAuxiliary",
     "StructuralProbe",

@@ -1,0 +1,226 @@
+"""Which layers tell what about words and about pairs of words (Tenney et al. 2019a, b)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor, nn
+
+from bertwright.analysis.analysis import Analysis, Case
+from bertwright.analysis.conclusions import Conclusion, concluded
+from bertwright.analysis.findings import Finding, Found, Stored
+from bertwright.analysis.word_states import SITES, WordStates, word_states
+from bertwright.randomness import key
+from bertwright.significance import halves
+from bertwright.statistics import estimate
+from bertwright.tasks.formats.treebank import Tree
+
+AT_ONCE = 64
+"""Edges of a step."""
+
+
+class EdgeProbe(Analysis):
+    """A weighted sum of the layers 0 to l is learned, with a small network on top, for each l, that
+    names the part of speech of a word, and what a word is to the one it depends on. Half of the
+    sentences are learned from, the other half judges. By which layer the score rises says where a
+    thing becomes known (the expected layer), the weights of the sum over all layers say where it is
+    read (their centre). Spans are single words. ``seeds`` probes of each are learned."""
+
+    kind: Literal["edge-probe"] = "edge-probe"
+    width: int = Field(default=64, ge=1)
+    epochs: int = Field(default=15, ge=1)
+    rate: float = Field(default=2e-3, gt=0)
+    seeds: int = Field(default=3, ge=2)
+    number = "B21"
+    group = "probing"
+    question = "In which layers do parts of speech and relations become known?"
+    source = "Tenney et al. 2019"
+    sites = SITES
+
+    def lacks(self, case: Case) -> str | None:
+        if not all(isinstance(text.source, Tree) for text in case.texts):
+            return "it needs sentences with trees: give a CoNLL-U file"
+        return super().lacks(case)
+
+    def run(self, case: Case) -> Found:
+        own = word_states(case)
+        choosing, judging = halves(len(case.texts), case.seed)
+        findings: list[Finding] = []
+        arrays: dict[str, NDArray[Any]] = {}
+        expected: dict[str, list[float]] = {}
+        for name, edges in edges_of(case, own).items():
+            parts = tuple(edges.of(np.isin(own.text, half)) for half in (choosing, judging))
+            scores = np.zeros((self.seeds, own.num_layers))
+            weights = np.zeros((self.seeds, own.num_layers))
+            for seed in range(self.seeds):
+                for layer in range(own.num_layers):
+                    drawn = key(case.seed, f"{name} {seed}") >> 1
+                    scores[seed, layer], mix = self._learned(own, layer + 1, parts, drawn)
+                    weights[seed, : len(mix)] = mix
+            # What is left of the weights is that of the last probe, which sees all layers.
+            arrays |= {f"{name} scores": scores, f"{name} weights": weights}
+            gains = np.diff(scores, axis=1)
+            numbers = np.arange(own.num_layers)
+            expected[name] = [float(of @ numbers[1:] / (of.sum() or np.nan)) for of in gains]
+            centre = weights @ numbers
+            uneven = (weights * np.log(weights * own.num_layers)).sum(1)
+            for metric, values in (
+                ("expected layer", expected[name]),
+                ("centre of the weights", centre),
+                ("weights from even ones, nats", uneven),
+                ("score of all layers", scores[:, -1]),
+                ("gain over the embeddings", scores[:, -1] - scores[:, 0]),
+            ):
+                findings.append(over_seeds(f"{name}: {metric}", values))
+            findings += [
+                Finding(f"{name}: score of the layers up to this", float(value), layer)
+                for layer, value in enumerate(scores.mean(0))
+            ]
+        later = np.subtract(expected["relation"], expected["part of speech"])
+        findings.append(over_seeds("expected layer, relation less part of speech", later))
+        return Found(findings, arrays)
+
+    def conclusions(self, stored: Stored) -> list[Conclusion]:
+        return [
+            concluded(
+                "parts of speech become known in lower layers than relations do",
+                "3.39 to 5.69 in BERT-large",
+                stored.of_all("expected layer, relation less part of speech"),
+                0.0,
+                "the same layer",
+            ),
+            concluded(
+                "the blocks add to what the embeddings tell of relations",
+                "for every task",
+                stored.of_all("relation: gain over the embeddings"),
+                0.0,
+                "nothing",
+            ),
+        ]
+
+    def draw(self, stored: Stored, figure: Figure) -> None:
+        rising, read = figure.subplots(1, 2)
+        for name in ("part of speech", "relation"):
+            scores, weights = (
+                stored.arrays[f"{name} {which}"].mean(0) for which in ("scores", "weights")
+            )
+            rising.plot(scores, marker="o", label=name)
+            read.plot(weights, marker="o", label=name)
+        rising.set_ylabel("accuracy of the layers up to this")
+        read.set_ylabel("weight in the sum of all layers")
+        for axes in (rising, read):
+            axes.set_xlabel("layer, 0 before the blocks")
+        rising.legend()
+
+    def _learned(
+        self, own: WordStates, layers: int, parts: Sequence["Edges"], seed: int
+    ) -> tuple[float, NDArray[np.float64]]:
+        """The accuracy of a probe of the first layers, and the weights of its sum."""
+        learned, judged = parts
+        generator = torch.Generator().manual_seed(seed)
+        probe = Probe(own, layers, learned.words.shape[1], learned.labels, self.width, generator)
+        update = torch.optim.Adam(probe.parameters(), self.rate)
+        slower = torch.optim.lr_scheduler.LinearLR(update, 1.0, 0.0, self.epochs)
+        for _ in range(self.epochs):
+            order = torch.randperm(len(learned.words), generator=generator)
+            for some in order.split(AT_ONCE):
+                logits = probe(learned.words[some])
+                update.zero_grad()
+                nn.functional.cross_entropy(logits, learned.target[some]).backward()
+                update.step()
+            slower.step()
+        with torch.no_grad():
+            said = torch.cat([probe(some).argmax(1) for some in judged.words.split(1024)])
+            right = float((said == judged.target).double().mean())
+            return right, probe.mix.softmax(0).double().numpy()
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Words or pairs of words, and what is to be said of them.
+
+    Attributes:
+        words: (N, 1 or 2) where they stand among all words.
+        target: (N,).
+        labels: how many there are.
+    """
+
+    words: Tensor
+    target: Tensor
+    labels: int
+
+    def of(self, inside: NDArray[np.bool_]) -> "Edges":
+        """Those whose first word is inside (W,)."""
+        kept = torch.from_numpy(inside)[self.words[:, 0]]
+        return Edges(self.words[kept], self.target[kept], self.labels)
+
+
+class Probe(nn.Module):
+    """The weighted sum of layers, a projection of each word, and a layer of tanh on top."""
+
+    def __init__(
+        self,
+        own: WordStates,
+        layers: int,
+        words: int,
+        labels: int,
+        width: int,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        states = torch.from_numpy(np.array(own.states[:layers]))
+        # Layers of one size, so that their weights say what is read and not how large it is.
+        self.states = states / states.square().mean((1, 2), keepdim=True).sqrt()
+        self.mix = nn.Parameter(torch.zeros(layers))
+        self.scale = nn.Parameter(torch.ones(()))
+        self.project = nn.ModuleList(nn.Linear(own.states.shape[-1], width) for _ in range(words))
+        self.inner = nn.Linear(words * width, width)
+        self.output = nn.Linear(width, labels)
+        for linear in (*self.project, self.inner, self.output):
+            assert isinstance(linear, nn.Linear)
+            nn.init.kaiming_uniform_(linear.weight, 5**0.5, generator=generator)
+            nn.init.zeros_(linear.bias)
+
+    def forward(self, words: Tensor) -> Tensor:
+        """words (N, 1 or 2) to logits (N, labels)."""
+        shares = self.scale * self.mix.softmax(0)
+        mixed = torch.einsum("l,lnkd->nkd", shares, self.states[:, words])
+        found = [project(mixed[:, n]) for n, project in enumerate(self.project)]
+        return self.output(torch.tanh(self.inner(torch.cat(found, 1))))
+
+
+def edges_of(case: Case, own: WordStates) -> dict[str, Edges]:
+    """Parts of speech of words, and relations of words to their heads."""
+    begins = np.searchsorted(own.text, np.arange(len(case.texts)))
+    singles: list[tuple[int, str]] = []
+    pairs: list[tuple[tuple[int, int], str]] = []
+    for begin, text in zip(begins, case.texts, strict=True):
+        tree, size = text.source, len(text.words)
+        assert isinstance(tree, Tree)
+        for word in range(size):
+            singles.append((int(begin) + word, tree.tags[word]))
+            head = tree.heads[word]
+            if 0 <= head < size and tree.relations[word] != "punct":
+                both = (int(begin) + word, int(begin) + head)
+                pairs.append((both, tree.relations[word]))
+    return {
+        "part of speech": _numbered([(word,) for word, _ in singles], [t for _, t in singles]),
+        "relation": _numbered([both for both, _ in pairs], [t for _, t in pairs]),
+    }
+
+
+def over_seeds(metric: str, values: Sequence[float] | NDArray[np.float64]) -> Finding:
+    """The mean of several probes, with the interval of other probes."""
+    found = estimate([float(value) for value in values])
+    note = f"over {found.count} probes"
+    return Finding(metric, found.mean, interval=(found.low, found.high), note=note)
+
+
+def _numbered(words: Sequence[tuple[int, ...]], labels: Sequence[str]) -> Edges:
+    names, numbers = np.unique(np.array(labels), return_inverse=True)
+    return Edges(torch.tensor(words), torch.from_numpy(numbers), len(names))
