@@ -1,9 +1,12 @@
 """What all tests share: one thread each, reproducible examples, and where the real data lie."""
 
 import os
+import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 # Before PyTorch is first imported: two workers with two threads each would fight over two cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -17,6 +20,7 @@ from hypothesis import settings
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
+CHROMIUM = shutil.which("chromium")
 
 # The same examples in every run (a test that fails now and then tells nobody anything), and no
 # deadline on the single example: the machine may be busy.
@@ -25,13 +29,17 @@ settings.load_profile("bertwright")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what uses the real data, and leave it out where there are none."""
-    real = [item for item in items if "shared_data" in getattr(item, "fixturenames", ())]
-    for item in real:
-        item.add_marker("real_data")
-    if SHARED_DATA.is_dir():
-        return
-    absent = [item for item in items if item.get_closest_marker("real_data")]
+    """Mark what uses the real data or a browser, and leave it out where there are none."""
+    absent: list[pytest.Item] = []
+    for fixture, marker, is_there in (
+        ("shared_data", "real_data", SHARED_DATA.is_dir()),
+        ("browser", "browser", CHROMIUM is not None),
+    ):
+        for item in items:
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(marker)
+            if not is_there and item.get_closest_marker(marker):
+                absent.append(item)
     if absent:
         config.hook.pytest_deselected(items=absent)
         items[:] = [item for item in items if item not in absent]
@@ -41,3 +49,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def shared_data() -> Path:
     """The folder of real data sets beside the checkout."""
     return SHARED_DATA
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium, without a window."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        # As root it does not start with its sandbox.
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()

@@ -5,7 +5,7 @@ Analyses never guess from pieces what a place is: it is said here, once.
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -64,13 +64,29 @@ def read_file(path: Path) -> list[Text]:
     """
     if suffix_of(path) == ".conllu":
         return [*read_trees(path)]
-    found: list[Text] = []
-    for number, line in read_lines(path):
-        first, _, second = line.partition("\t")
-        if first.strip():
-            found.append(Example(first, second or None, where=f"{path} line {number}"))
+    found = _examples((f"{path} line {number}", line) for number, line in read_lines(path))
     if not found:
         raise UserError(f"{path} holds no texts")
+    return found
+
+
+def read_given(lines: Sequence[str]) -> list[Text]:
+    """Texts as they are typed, a pair with a tab between.
+
+    Errors: UserError for one that is empty.
+    """
+    if not all(line.strip() for line in lines):
+        raise UserError("a text is empty: type some words")
+    return _examples(("", line) for line in lines)
+
+
+def _examples(lines: Iterable[tuple[str, str]]) -> list[Text]:
+    """Of where each line stands and the line itself; empty ones are passed by."""
+    found: list[Text] = []
+    for where, line in lines:
+        first, _, second = line.partition("\t")
+        if first.strip():
+            found.append(Example(first, second or None, where=where))
     return found
 
 

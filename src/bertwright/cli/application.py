@@ -31,6 +31,7 @@ from bertwright.cli import (
     study,
     tokenizer,
     trace,
+    view,
 )
 from bertwright.errors import UserError
 
@@ -85,6 +86,7 @@ app.command("prompt")(prompt.prompt)
 app.command("quickstart")(quickstart.quickstart)
 app.command("sample")(sample.sample)
 app.command("trace")(trace.trace)
+app.command("view")(view.view)
 
 
 def main() -> None:

@@ -1,0 +1,128 @@
+"""The viewer's page: one file that asks the network for nothing. Numbers travel as 16 bits each,
+between the least and the largest of their array, deflated."""
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, StrictUndefined
+from numpy.typing import NDArray
+
+from bertwright.analysis.analysis import Case
+from bertwright.analysis.subject import Subject
+from bertwright.analysis.viewer.values import (
+    QUERIES,
+    TextValues,
+    lacks_attention,
+    lacks_guesses,
+    set_neighbours,
+    text_values,
+)
+from bertwright.errors import UserError
+from bertwright.files import write_text
+
+STEPS = 2**16 - 1
+
+NEURONS_AT_MOST = 500_000
+"""Numbers of queries and keys that a page holds: they are most of what it weighs."""
+
+
+def write_view(
+    case: Case, out: Path, made: str, other: Subject | None = None, num_shown: int | None = None
+) -> None:
+    """Write the page for the first texts of the case; the words of all are neighbours. With
+    ``other`` what it does differently can be looked at, too.
+
+    Errors: UserError where the two read the texts as other pieces, or have other heads.
+    """
+    shown = replace(case, texts=case.texts[:num_shown])
+    lacking = {"attention": lacks_attention(case.subject), "guesses": lacks_guesses(case.subject)}
+    lacking["neurons"] = lacking["attention"] or case.subject.lacks(*QUERIES)
+    places = sum(len(text) for text in shown.texts)
+    width = case.subject.text_model.model.recipe.encoder.width
+    if not lacking["neurons"] and 2 * places * width * case.subject.num_layers > NEURONS_AT_MOST:
+        lacking["neurons"] = "with so many texts they would weigh too much: look at fewer"
+    texts = text_values(shown, neurons=lacking["neurons"] is None)
+    words = set_neighbours(case, texts)
+    beside = [] if other is None else _of_other(shown, other)
+    data = {
+        "model": case.subject.name,
+        "other": None if other is None else other.name,
+        "layers": case.subject.num_layers,
+        "heads": case.subject.num_heads,
+        "lacking": lacking,
+        "words": words,
+        "texts": [_told(own, beside[number] if beside else {}) for number, own in enumerate(texts)],
+    }
+    room = resources.files("bertwright.analysis.viewer")
+    parts = {
+        name: room.joinpath(f"view.{name}").read_text(encoding="utf-8")
+        for name in ("html", "css", "js")
+    }
+    template = Environment(autoescape=True, undefined=StrictUndefined).from_string(parts["html"])
+    page = template.render(
+        subject=case.subject,
+        made=made,
+        style=parts["css"],
+        script=parts["js"],
+        # Nothing in it may end the element that it stands in.
+        data=json.dumps(data, ensure_ascii=False).replace("</", "<\\/"),
+    )
+    write_text(out, page)
+
+
+def packed(values: NDArray[Any]) -> dict[str, Any]:
+    """An array as plain data."""
+    low, high = (float(own) for own in (values.min(), values.max()))
+    steps = np.round((values.astype(np.float64) - low) / ((high - low) or 1.0) * STEPS)
+    told = zlib.compress(steps.astype("<u2").tobytes(), 9)
+    return {
+        "shape": list(values.shape),
+        "low": low,
+        "high": high,
+        "values": base64.b64encode(told).decode(),
+    }
+
+
+def unpacked(told: Mapping[str, Any]) -> NDArray[np.float64]:
+    """What the page reads."""
+    steps = np.frombuffer(zlib.decompress(base64.b64decode(told["values"])), "<u2")
+    span = told["high"] - told["low"]
+    return (told["low"] + steps / STEPS * span).reshape(told["shape"])
+
+
+def _of_other(case: Case, other: Subject) -> list[dict[str, NDArray[Any]]]:
+    """What another model does with every text."""
+    own = case.subject
+    for text in case.texts:
+        if other.tokenizer.words(list(text.words)) != own.tokenizer.words(list(text.words)):
+            raise UserError(
+                f"{other.name} reads texts as other pieces than {own.name}: compare models with "
+                f"one vocabulary"
+            )
+    if (other.num_layers, other.num_heads) != (own.num_layers, own.num_heads):
+        raise UserError(
+            f"{other.name} has {other.num_layers} layers of {other.num_heads} heads, {own.name} "
+            f"{own.num_layers} of {own.num_heads}: compare models of one size"
+        )
+    return [of.arrays for of in text_values(replace(case, subject=other), neurons=False)]
+
+
+def _told(own: TextValues, beside: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    near = own.neighbours
+    return {
+        "pieces": own.pieces,
+        "word": own.word,
+        "words": own.words,
+        "arrays": {name: packed(values) for name, values in own.arrays.items()},
+        "other": {name: packed(values) for name, values in beside.items()},
+        "guesses": [each and asdict(each) for each in own.guesses],
+        "near": None if near is None else near[0].tolist(),
+        "cosines": None if near is None else np.round(near[1], 4).tolist(),
+    }
