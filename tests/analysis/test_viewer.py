@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -84,7 +85,7 @@ def test_nearest_words_are_the_same_words_before_the_blocks() -> None:
 
 def test_a_page_holds_everything_and_asks_for_nothing(tmp_path: Path) -> None:
     own = case()
-    write_view(own, tmp_path / "view.html", "made here", small_subject(), num_shown=2)
+    write_view(replace(own, other=small_subject()), tmp_path / "view.html", "here", num_shown=2)
     page = (tmp_path / "view.html").read_text()
     assert not re.search(r'(src|href)\s*=\s*"(?!#)', page)
     data = held(tmp_path / "view.html")
@@ -119,7 +120,7 @@ def test_models_of_other_sizes_or_pieces_are_not_compared(tmp_path: Path) -> Non
         (small_subject(words=WORDS[:12]), "compare models with one vocabulary"),
     ):
         with pytest.raises(UserError, match=words):
-            write_view(case(), tmp_path / "view.html", "", other)
+            write_view(replace(case(), other=other), tmp_path / "view.html", "")
         assert not (tmp_path / "view.html").exists()
 
 

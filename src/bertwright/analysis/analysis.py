@@ -18,13 +18,19 @@ from bertwright.axes import Choice
 
 @dataclass(frozen=True)
 class Case:
-    """A model, texts, the seed of everything that is drawn, and a folder where states are kept for
-    other analyses; None keeps none."""
+    """A model and texts.
+
+    Attributes:
+        seed: of everything that is drawn.
+        cache: a folder where states are kept for other analyses; None keeps none.
+        other: a model that this one is held against, for analyses of two.
+    """
 
     subject: Subject
     texts: Sequence[ReadText]
     seed: int = 0
     cache: Path | None = None
+    other: Subject | None = None
 
 
 class Analysis(Choice):

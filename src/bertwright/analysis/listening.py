@@ -1,7 +1,7 @@
 """One pass over texts for all who listen: values are handed on batch by batch, and nothing of them
 is kept but what a listener makes of them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
@@ -97,10 +97,19 @@ class Listener(Protocol):
         ...
 
 
-@torch.no_grad()
 def listen(subject: Subject, texts: Sequence[ReadText], listeners: Sequence[Listener]) -> None:
     """Read the texts once, and let all listeners hear."""
     sites = sorted({site for listener in listeners for site in listener.sites})
+    for heard in heard_batches(subject, texts, sites):
+        for listener in listeners:
+            listener.hear(heard)
+
+
+@torch.no_grad()
+def heard_batches(
+    subject: Subject, texts: Sequence[ReadText], sites: Sequence[str]
+) -> Iterator[Heard]:
+    """Read the texts once, a batch at a time, the longest first."""
     segmented = bool(texts) and texts[0].segmented
     batches = read_batches(
         [text.pieces for text in texts],
@@ -116,9 +125,7 @@ def listen(subject: Subject, texts: Sequence[ReadText], listeners: Sequence[List
             subject.encoder(batch.pieces, batch.coordinates)
         numbers: list[int] = batch.numbers.tolist()
         even = _even(subject.encoder, batch.coordinates, real)
-        heard = Heard([texts[n] for n in numbers], numbers, values, real, even)
-        for listener in listeners:
-            listener.hear(heard)
+        yield Heard([texts[n] for n in numbers], numbers, values, real, even)
 
 
 def _even(encoder: Encoder, coordinates: Coordinates, real: Tensor) -> Callable[[int], Tensor]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 
 from bertwright.analysis.analysis import Case
-from bertwright.analysis.running import Answered
+from bertwright.analysis.running import AGAINST, Answered
 from bertwright.files import write_text
 
 PAGE = "report.html"
@@ -21,6 +21,8 @@ def write_report(case: Case, answered: Sequence[Answered], out: Path, made: str)
     environment.filters["short"] = _short
     page = environment.from_string(template).render(
         subject=case.subject,
+        other=case.other,
+        beside=AGAINST,
         num_texts=len(case.texts),
         seed=case.seed,
         told=[own for own in answered if own.lacks is None],

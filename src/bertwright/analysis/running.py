@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,20 +44,32 @@ ROOMS = (
 """Whose analyses are known when they are imported."""
 
 
+AGAINST = "against"
+"""The folder in which the files of the other model stand."""
+
+
 @dataclass(frozen=True)
 class Answered:
-    """What became of an analysis: its conclusions, or why it says nothing of this model."""
+    """What became of an analysis: its conclusions, or why it says nothing of this model; and the
+    same of another model where there is one."""
 
     analysis: Analysis
     conclusions: Sequence[Conclusion] = ()
     lacks: str | None = None
+    other: "Answered | None" = None
 
     def as_dict(self) -> dict[str, Any]:
         """What ``analyse --json`` prints of it."""
-        told = {"id": self.analysis.number, "question": self.analysis.question}
+        told: dict[str, Any] = {"id": self.analysis.number, "question": self.analysis.question}
         if self.lacks is not None:
             return {**told, "not_applicable": self.lacks}
-        return {**told, "conclusions": [each.as_dict() for each in self.conclusions]}
+        told["conclusions"] = [each.as_dict() for each in self.conclusions]
+        return told if self.other is None else {**told, "against": self.other.as_dict()}
+
+    def beside(self, claim: str) -> Conclusion | None:
+        """What is concluded of the same claim for the other model."""
+        others = () if self.other is None else self.other.conclusions
+        return next((each for each in others if each.claim == claim), None)
 
 
 def chosen(names: Sequence[str]) -> list[Analysis]:
@@ -98,6 +110,11 @@ def analyse(
         if analysis.own_kind() not in found:
             found[analysis.own_kind()] = analysis.run(case)
     return [_answered(analysis, case, found, lacks, out) for analysis in analyses]
+
+
+def with_other(answered: Sequence[Answered], others: Sequence[Answered]) -> list[Answered]:
+    """What was asked of two models, together."""
+    return [replace(own, other=other) for own, other in zip(answered, others, strict=True)]
 
 
 def seconds_of_a_pass(case: Case) -> float:

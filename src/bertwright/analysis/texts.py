@@ -97,6 +97,24 @@ def read_texts(subject: Subject, texts: Sequence[Text], length: int = 128) -> li
     return [_read(subject, text, min(length, longest or length)) for text in texts]
 
 
+def incomparable(subject: Subject, other: Subject, texts: Sequence[ReadText]) -> str | None:
+    """Why what two models do with the texts cannot be laid beside each other, in words."""
+    for text in texts:
+        words = list(text.words)
+        if other.tokenizer.words(words) != subject.tokenizer.words(words):
+            return (
+                f"{other.name} reads texts as other pieces than {subject.name}: compare models "
+                f"with one vocabulary"
+            )
+    own, others = ((of.num_layers, of.num_heads) for of in (subject, other))
+    if own != others:
+        return (
+            f"{other.name} has {others[0]} layers of {others[1]} heads, {subject.name} {own[0]} of "
+            f"{own[1]}: compare models of one size"
+        )
+    return None
+
+
 def digest(texts: Sequence[ReadText]) -> str:
     """Of the rows: what is found is found in these."""
     told = json.dumps([text.pieces for text in texts])

@@ -32,6 +32,10 @@ def analyse(
     ] = Path("analysis"),
     most: Annotated[int, typer.Option(min=1, help="So many texts are read, from the first.")] = 200,
     length: Annotated[int, typer.Option(min=4, help="Places of a row; texts are cut there.")] = 128,
+    against: Annotated[
+        Path | None,
+        typer.Option(help="Another model, such as the one before fine-tuning: asked the same."),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of whatever is drawn.")] = 0,
     plugin: Plugin = None,
     as_json: AsJson = False,
@@ -43,8 +47,8 @@ def analyse(
     tune_allocator()
     from bertwright.analysis.analysis import Case
     from bertwright.analysis.reports import write_report
+    from bertwright.analysis.running import AGAINST, chosen, seconds_of_a_pass, with_other
     from bertwright.analysis.running import analyse as run
-    from bertwright.analysis.running import chosen, seconds_of_a_pass
     from bertwright.analysis.subject import Subject
     from bertwright.analysis.texts import read_file, read_texts
     from bertwright.bench.document import origin
@@ -52,11 +56,16 @@ def analyse(
 
     analyses = chosen(names or [])
     subject = Subject(model.resolve().name, load(model, "float32"))
-    texts = read_texts(subject, read_file(data)[:most], length)
-    case = Case(subject, texts, seed, output / "states")
+    given = read_file(data)[:most]
+    texts = read_texts(subject, given, length)
+    other = None if against is None else Subject(against.resolve().name, load(against, "float32"))
+    case = Case(subject, texts, seed, output / "states", other)
     seconds = seconds_of_a_pass(case)
     say(f"{len(analyses)} analyses of {len(case.texts)} texts; {seconds:.0f} s a pass")
     answered = run(case, analyses, output, say)
+    if other is not None:
+        beside = Case(other, read_texts(other, given, length), seed, output / "states")
+        answered = with_other(answered, run(beside, analyses, output / AGAINST, say))
     page = write_report(case, answered, output, origin())
     if as_json:
         report({"analyses": [own.as_dict() for own in answered], "page": str(page)}, as_json)
@@ -64,7 +73,9 @@ def analyse(
     for own in answered:
         for each in own.conclusions:
             held = f"{each.value:.3g} to {each.baseline:.3g} ({each.baseline_name})"
-            print(f"{own.analysis.number:>4}  {each.verdict:8}  {each.claim}: {held}")
+            there = own.beside(each.claim)
+            last = "" if there is None else f"; there: {there.verdict}, {there.value:.3g}"
+            print(f"{own.analysis.number:>4}  {each.verdict:8}  {each.claim}: {held}{last}")
         if own.lacks is not None:
             print(f"{own.analysis.number:>4}  not applicable: {own.lacks}")
     say(f"{page} has it all")

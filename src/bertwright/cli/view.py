@@ -47,9 +47,9 @@ def view(
         raise UserError("nothing to look at: give a text, or a file of texts with --data")
     given = [*read_given(text or []), *(read_file(data) if data else [])]
     subject = Subject(model.resolve().name, load(model, "float32"))
-    case = Case(subject, read_texts(subject, given, length))
     other = None if against is None else Subject(against.resolve().name, load(against, "float32"))
-    write_view(case, output, origin(), other, most)
+    case = Case(subject, read_texts(subject, given, length), other=other)
+    write_view(case, output, origin(), most)
     if as_json:
         report({"page": str(output), "texts": min(most, len(given))}, as_json)
         return

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from bertwright.analysis.analysis import Case
 from bertwright.analysis.subject import Subject
+from bertwright.analysis.texts import incomparable
 from bertwright.analysis.viewer.values import (
     QUERIES,
     TextValues,
@@ -33,11 +34,9 @@ NEURONS_AT_MOST = 500_000
 """Numbers of queries and keys that a page holds: they are most of what it weighs."""
 
 
-def write_view(
-    case: Case, out: Path, made: str, other: Subject | None = None, num_shown: int | None = None
-) -> None:
-    """Write the page for the first texts of the case; the words of all are neighbours. With
-    ``other`` what it does differently can be looked at, too.
+def write_view(case: Case, out: Path, made: str, num_shown: int | None = None) -> None:
+    """Write the page for the first texts of the case; the words of all are neighbours. What another
+    model does differently can be looked at, too, where the case has one.
 
     Errors: UserError where the two read the texts as other pieces, or have other heads.
     """
@@ -50,10 +49,10 @@ def write_view(
         lacking["neurons"] = "with so many texts they would weigh too much: look at fewer"
     texts = text_values(shown, neurons=lacking["neurons"] is None)
     words = set_neighbours(case, texts)
-    beside = [] if other is None else _of_other(shown, other)
+    beside = [] if case.other is None else _of_other(shown, case.other)
     data = {
         "model": case.subject.name,
-        "other": None if other is None else other.name,
+        "other": None if case.other is None else case.other.name,
         "layers": case.subject.num_layers,
         "heads": case.subject.num_heads,
         "lacking": lacking,
@@ -99,18 +98,9 @@ def unpacked(told: Mapping[str, Any]) -> NDArray[np.float64]:
 
 def _of_other(case: Case, other: Subject) -> list[dict[str, NDArray[Any]]]:
     """What another model does with every text."""
-    own = case.subject
-    for text in case.texts:
-        if other.tokenizer.words(list(text.words)) != own.tokenizer.words(list(text.words)):
-            raise UserError(
-                f"{other.name} reads texts as other pieces than {own.name}: compare models with "
-                f"one vocabulary"
-            )
-    if (other.num_layers, other.num_heads) != (own.num_layers, own.num_heads):
-        raise UserError(
-            f"{other.name} has {other.num_layers} layers of {other.num_heads} heads, {own.name} "
-            f"{own.num_layers} of {own.num_heads}: compare models of one size"
-        )
+    why = incomparable(case.subject, other, case.texts)
+    if why is not None:
+        raise UserError(why)
     return [of.arrays for of in text_values(replace(case, subject=other), neurons=False)]
 
 
