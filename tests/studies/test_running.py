@@ -2,7 +2,7 @@
 
 import json
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -76,6 +76,25 @@ def test_weights_are_needed_until_they_are_measured(
 
 def test_two_at_once_find_the_same(tmp_path: Path, data: Path, found: Found) -> None:
     assert run_study(small_study(), tmp_path, data=data, processes=2) == found
+
+
+def test_no_run_waits_at_a_process_that_may_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    handed_out: list[int] = []
+
+    class Pool(ThreadPoolExecutor):
+        def submit(self, *call: object) -> Future:  # type: ignore[override]
+            handed_out.append(1 + sum(not each.done() for each in futures))
+            futures.append(super().submit(*call))  # type: ignore[arg-type]
+            return futures[-1]
+
+    futures: list[Future] = []
+    monkeypatch.setattr(running, "_call", lambda _, run: time.sleep(0.02) or {"number": run[0]})
+    left = iter([((), bytes([number])) for number in range(5)])
+    with Pool(2) as pool:
+        begun = [pool.submit(running._call, *next(left)) for _ in range(2)]
+        found = list(running._in_order(pool, begun, left))
+    assert found == [{"number": number} for number in range(5)]
+    assert max(handed_out) == 2
 
 
 def test_a_plugin_goes_where_the_runs_go(tmp_path: Path, data: Path) -> None:

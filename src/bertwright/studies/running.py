@@ -12,10 +12,11 @@ import pickle
 import shutil
 import signal
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import islice
 from multiprocessing import active_children, get_context
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -40,6 +41,7 @@ from bertwright.training.run_folder import fitted
 
 Say = Callable[[str], None]
 Found = dict[str, dict[int, dict[str, float]]]
+Packed = tuple[tuple[Path, ...], bytes]
 """Figures by arm and seed; a figure is named by its measure and itself."""
 
 
@@ -298,18 +300,33 @@ def _side_by_side(runs: Sequence[Run], processes: int) -> Iterator[dict[str, flo
     They do not hear Ctrl-C, or some of them would be hit while they start: this one hears it and
     passes it on, and what is in training writes a checkpoint.
     """
-    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
+    pool, left = ProcessPoolExecutor(processes, mp_context=get_context("spawn")), _packed(runs)
     with _signals({signal.SIGINT: signal.SIG_IGN}):
-        results = pool.map(_call, *_packed(runs))
+        begun = [pool.submit(_call, *each) for each in islice(left, processes)]
     try:
         with _signals({signal.SIGTERM: signal.default_int_handler}):
-            yield from results
+            yield from _in_order(pool, begun, left)
     except BaseException:
         for child in active_children():
             child.terminate()
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _in_order(
+    pool: Executor, begun: list[Future[dict[str, float]]], left: Iterator[Packed]
+) -> Iterator[dict[str, float]]:
+    """What was begun and what is left, in their order; one is begun where one has ended. None waits
+    at a process, or it would begin there when all are stopped."""
+    running = set(begun)
+    while begun:
+        while begun and begun[0].done():
+            yield begun.pop(0).result()
+        ended, running = wait(running, return_when=FIRST_COMPLETED)
+        new = [pool.submit(_call, *each) for each in islice(left, len(ended))]
+        begun += new
+        running |= set(new)
 
 
 @contextmanager
@@ -335,13 +352,13 @@ def _on_ray(runs: Sequence[Run]) -> Iterator[dict[str, float]]:
     if not ray.is_initialized():
         ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False)
     remote: Any = ray.remote(max_retries=1)(_call)
-    for reference in [remote.remote(*each) for each in zip(*_packed(runs), strict=True)]:
+    for reference in [remote.remote(*each) for each in _packed(runs)]:
         yield ray.get(reference)
 
 
-def _packed(runs: Sequence[Run]) -> tuple[list[tuple[Path, ...]], list[bytes]]:
+def _packed(runs: Sequence[Run]) -> Iterator[Packed]:
     """Runs for another process, each behind the plugins whose choices it may hold."""
-    return [imported_plugins()] * len(runs), [pickle.dumps(run) for run in runs]
+    return ((imported_plugins(), pickle.dumps(run)) for run in runs)
 
 
 def _call(plugins: tuple[Path, ...], run: bytes) -> dict[str, float]:
