@@ -46,6 +46,14 @@ def atomic_folder(path: Path) -> Generator[Path]:
         raise
 
 
+def require_file(path: Path) -> None:
+    """Refuse what is no file to read: UserError."""
+    if path.is_dir():
+        raise UserError(f"{path} is a folder: name a file")
+    if not path.is_file():
+        raise UserError(f"{path}: there is no such file")
+
+
 @contextmanager
 def atomic_file(path: Path) -> Generator[Path]:
     """A temporary file beside ``path`` that replaces it when the block ends without error.

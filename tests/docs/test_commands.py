@@ -5,6 +5,7 @@ They run as they are written, but for the sizes and times in ``AT_TOY_SIZE``. Co
 left to ``test_documents.py``, which looks that the targets exist.
 """
 
+import json
 import os
 import re
 import shlex
@@ -22,16 +23,19 @@ DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
 BLOCK = re.compile(r"^```(bash|console|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 OWN_FILE = re.compile(r"^```yaml\n# (\S+\.yaml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
-FEW_STEPS = "steps=2 batch_tokens=256 assembly.length=64 compile=false"
+FEW = ("steps=2", "batch_tokens=256", "phases=[{length: 64}]", "compile=false")
+FEW_STEPS = shlex.join(FEW)
 AT_TOY_SIZE = {
     "--vocab-size 8192": "--vocab-size 300",
     "doctor data modern-mini": "doctor data modern-mini --quick",
     "--budget 20m": FEW_STEPS,
     "--seeds 3": "--seeds 2 epochs=1",
     "--budget 10m": "--seeds 1 --budget 3s",
-    '"steps=2000"': ", ".join(f'"{change}"' for change in FEW_STEPS.split()),
+    '"steps=2000"': ", ".join(f'"{change}"' for change in FEW),
 }
 """What is written, and what is run in its place."""
+
+SAID = [("a", "ship", "good"), ("b", "lamp", "fine"), ("a", "lamp", "bad"), ("b", "ship", "poor")]
 
 EXIT_CODES = {"doctor": {0, 1}}
 """0 where nothing else is said; doctor has 1 for a text as small as this one."""
@@ -73,6 +77,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "unread.txt").write_text("\n".join([*praise, *blame]) + "\n")
     pair = '{"sentence_good": "the ships come", "sentence_bad": "the ships comes", "UID": "s"}'
     (tmp_path / "pairs.jsonl").write_text(f"{pair}\n")
+    turns = [{"speaker": who, "text": f"the {what} is {how}"} for who, what, how in SAID]
+    (tmp_path / "dialogues.jsonl").write_text(f"{json.dumps({'dialogue': turns})}\n" * 20)
+    (tmp_path / "phrases.txt").write_text("held-out text\nAdam\tperson\n")
+    (tmp_path / "english.txt").write_text(f"{'the ship is good ' * 12}\n\n" * 60)
+    (tmp_path / "german.txt").write_text(f"{'das schiff ist gut ' * 12}\n\n" * 60)
+    watched = [f"u{n},film {(n * k) % 7},{k}" for n in range(1, 9) for k in range(1, 8)]
+    (tmp_path / "watched.csv").write_text("\n".join(["user,film,time", *watched]) + "\n")
     for example in (ROOT / "docs" / "examples").iterdir():
         copy = shutil.copytree if example.is_dir() else shutil.copy
         copy(example, tmp_path / example.name)

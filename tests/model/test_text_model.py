@@ -218,6 +218,11 @@ def test_a_value_that_is_not_there_is_refused_by_its_name(tokenizer):
         pass
 
 
+def test_what_is_no_text_is_named(tokenizer):
+    with pytest.raises(UserError, match="texts are strings, and 1 is none"):
+        made("bert", tokenizer).embed([1, 2])
+
+
 def test_one_text_is_one_text(tokenizer):
     model = made("roberta", tokenizer)
     np.testing.assert_array_equal(model.embed(TEXTS[0]), model.embed(TEXTS[:1]))

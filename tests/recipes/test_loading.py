@@ -40,6 +40,22 @@ def test_changes_are_yaml_and_numbers_may_have_exponents():
     assert (recipe.steps, recipe.optimiser.rate, recipe.encoder.dropout) == (1000, 2e-4, 0.0)
 
 
+def test_the_last_word_on_the_length_of_rows_is_heard(tmp_path):
+    def lengths(recipe):
+        return [recipe.assembly_of(phase).length for phase in range(len(recipe.phases))]
+
+    assert lengths(Recipe.load("bert-mini")) == [128, 512]
+    assert lengths(Recipe.load("bert-mini", "assembly.length=64")) == [64, 64]
+    both = {"assembly": {"length": 64}, "phases": [{"length": 32}, {}]}
+    assert lengths(Recipe.load("bert-mini", both)) == [32, 64]
+    later = ("assembly.length=64", "phases=[{length: 96}]")
+    assert lengths(Recipe.load("bert-mini", *later)) == [96]
+    (tmp_path / "mine.yaml").write_text("extends: bert-mini\nassembly: {length: 48}\n")
+    assert lengths(Recipe.load(tmp_path / "mine.yaml")) == [48, 48]
+    with pytest.raises(UserError, match="a length of 1000 is more than"):
+        Recipe.load("bert-mini", "assembly.length=1000")
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [

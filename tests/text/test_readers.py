@@ -240,6 +240,22 @@ def test_wrong_rows_are_named(tmp_path: Path) -> None:
             read(file)
 
 
+@pytest.mark.parametrize(
+    ("name", "table", "message"),
+    [
+        ("a.csv", 'text,b\none,1\n"two,2\nthree,3\n', "row that begins in line 3 is no CSV"),
+        ("a.csv", "text,b\none,1\ntwo\n", "line 3 has 1 columns, and the first line 2"),
+        ("a.tsv", "text\tb\none\t1\t2\n", "line 2 has 3 columns, and the first line 2"),
+    ],
+)
+def test_a_table_that_is_not_whole_is_named_with_its_line(
+    name: str, table: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(table)
+    with pytest.raises(UserError, match=message):
+        read(tmp_path / name)
+
+
 def test_columns_of_rows_that_are_lists_are_numbers(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('[["one", "two"], ["three", "four"]]')
     assert read(tmp_path / "a.json", column="1")[0] == ["two", "four"]

@@ -9,8 +9,10 @@ import pytest
 from small_text import KINDS, stories
 
 from bertwright.errors import UserError
+from bertwright.recipes import Recipe
+from bertwright.recipes.loading import systems
 from bertwright.text import vocabularies
-from bertwright.text.tokenizers import Tokenizer, TokenizerChoice
+from bertwright.text.tokenizers import ItemsChoice, Tokenizer, TokenizerChoice
 from bertwright.text.vocabularies import train_on_files, train_tokenizer
 
 HASHES = """
@@ -87,6 +89,15 @@ def test_lines_without_spaces_are_learned_from() -> None:
 def test_an_alphabet_that_no_word_is_made_of_is_named() -> None:
     with pytest.raises(UserError, match="ask for more pieces"):
         train_tokenizer(["abcdefghijklmnop"] * 3, choice("wordpiece", 16))
+
+
+@pytest.mark.parametrize("system", systems())
+def test_every_system_has_a_tokenizer_that_can_be_made(system: str) -> None:
+    choice = Recipe.load(system).text.tokenizer
+    if isinstance(choice, ItemsChoice):
+        return  # prepare makes it from histories
+    text = "".join(map(chr, range(32, 127)))
+    assert train_tokenizer([text] * 3, choice.model_copy(update={"size": 800})).size <= 800
 
 
 def test_no_word_is_an_error() -> None:

@@ -26,6 +26,7 @@ from bertwright.text.shards import Data
 from bertwright.training.interruption import Interrupted
 from bertwright.training.metrics_file import read_metrics
 from bertwright.training.pretraining import Pretrained, pretrain
+from bertwright.training.run_folder import fitted
 from bertwright.training.step_watch import NotFinite
 from recipes_at_toy_size import SYSTEMS, toy
 
@@ -366,6 +367,22 @@ def test_too_little_text_for_a_row_is_said_before_anything_is_written(
     with pytest.raises(UserError, match="too few for one row"):
         pretrain(small("modern", "assembly.length=100000"), data, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_what_a_later_phase_lacks_is_said_before_anything_is_trained(
+    data: Data, tmp_path: Path
+) -> None:
+    phases = "phases=[{}, {objectives: {masked: {selection: {kind: phrases}}}}]"
+    with pytest.raises(UserError, match="text in which they are annotated"):
+        pretrain(small("roberta", "text.tokenizer.kind=wordpiece", phases), data, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_recipe_of_a_run_says_what_its_data_are(data: Data) -> None:
+    asked = not data.tokenizer.lowercase
+    changed = small("modern", "text.tokenizer.size=100", f"text.tokenizer.lowercase={asked}")
+    found = fitted(changed, data).text.tokenizer
+    assert (found.size, found.lowercase) == (data.tokenizer.size, data.tokenizer.lowercase)
 
 
 @pytest.mark.parametrize(

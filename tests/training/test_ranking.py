@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from bertwright.errors import UserError
 from bertwright.model import Model
+from bertwright.model.text_model import TextModel
 from bertwright.recipes import Recipe
 from bertwright.studies.corpora import Items, Written
 from bertwright.text.shards import Data
@@ -40,6 +42,17 @@ def items(tmp_path_factory: pytest.TempPathFactory) -> Data:
     corpus.write(written)
     corpus.prepare(written, ItemsChoice(), folder / "vocabulary", folder / "data")
     return Data.open(folder / "data")
+
+
+def test_an_item_that_is_not_known_is_named(items: Data) -> None:
+    model = Model.build(Recipe.load("bert4rec", *SMALL), items.tokenizer.size)
+    asked, known = TextModel(model, items.tokenizer, "float32"), items.tokenizer.piece(10)
+    assert len(asked.fill_mask(f"{known} [MASK]")[0]) == 5
+    assert asked.embed(f"{known} {known}").shape == (1, 32)
+    with pytest.raises(UserError, match=r"knows no item 'film': .* with _ for each space"):
+        asked.fill_mask("film 3 [MASK]")
+    with pytest.raises(UserError, match="knows no item"):
+        asked.embed([known, "good morning"])
 
 
 def test_figures_are_what_the_field_defines() -> None:

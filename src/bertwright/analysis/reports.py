@@ -8,7 +8,9 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 
 from bertwright.analysis.analysis import Case
+from bertwright.analysis.conclusions import Conclusion
 from bertwright.analysis.running import AGAINST, Answered
+from bertwright.document import table, write_section
 from bertwright.files import write_text
 
 PAGE = "report.html"
@@ -18,7 +20,7 @@ def write_report(case: Case, answered: Sequence[Answered], out: Path, made: str)
     """Write ``report.html`` beside the files of the analyses; ``made`` says when and where."""
     template = resources.files("bertwright.analysis").joinpath(PAGE).read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined)
-    environment.filters["short"] = _short
+    environment.filters |= {"short": _short, "figure": _figure}
     page = environment.from_string(template).render(
         subject=case.subject,
         other=case.other,
@@ -32,6 +34,50 @@ def write_report(case: Case, answered: Sequence[Answered], out: Path, made: str)
     )
     write_text(out / PAGE, page)
     return out / PAGE
+
+
+def write_findings(case: Case, answered: Sequence[Answered], document: Path) -> None:
+    """Write the table of findings into a Markdown document, a section a model."""
+    rows: list[dict[str, object]] = []
+    for own in answered:
+        for each in own.conclusions:
+            there = own.beside(each.claim)
+            rows.append(
+                {
+                    "id": own.analysis.number,
+                    "claim": each.claim,
+                    "published": each.published,
+                    "here": _figure(each),
+                    "held": f"{_short(each.baseline)} ({each.baseline_name})",
+                    "verdict": each.verdict,
+                    "there": None if there is None else f"{_figure(there)}: {there.verdict}",
+                }
+            )
+        if own.lacks is not None:
+            lacking = {"claim": own.analysis.question, "verdict": "not testable", "here": own.lacks}
+            rows.append({"id": own.analysis.number, **lacking})
+    columns = {
+        "id": "",
+        "claim": "claim",
+        "published": "published",
+        "here": case.subject.name,
+        "held": "to be held against",
+        "verdict": "verdict",
+        "there": "" if case.other is None else case.other.name,
+    }
+    subject = case.subject
+    heading = (
+        f"{subject.num_layers} layers of {subject.num_heads} heads, {len(case.texts)} texts, "
+        f"weights {subject.digest}."
+    )
+    lines = [f"## {subject.name}", "", heading, "", *table(columns, rows)]
+    write_section(document, f"inside {subject.name}", lines)
+
+
+def _figure(each: Conclusion) -> str:
+    inside = each.interval
+    span = "" if inside is None else f" [{_short(inside[0])}, {_short(inside[1])}]"
+    return f"{_short(each.value)}{span}"
 
 
 def _picture(answered: Answered, out: Path) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bertwright.cli.output import AsJson, report, say
+from bertwright.cli.output import AsJson, Document, report, say
 from bertwright.cli.plugin import Plugin
 
 
@@ -37,6 +37,7 @@ def analyse(
         typer.Option(help="Another model, such as the one before fine-tuning: asked the same."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of whatever is drawn.")] = 0,
+    document: Document = None,
     plugin: Plugin = None,
     as_json: AsJson = False,
 ) -> None:
@@ -46,12 +47,12 @@ def analyse(
 
     tune_allocator()
     from bertwright.analysis.analysis import Case
-    from bertwright.analysis.reports import write_report
+    from bertwright.analysis.reports import write_findings, write_report
     from bertwright.analysis.running import AGAINST, chosen, seconds_of_a_pass, with_other
     from bertwright.analysis.running import analyse as run
     from bertwright.analysis.subject import Subject
     from bertwright.analysis.texts import read_file, read_texts
-    from bertwright.bench.document import origin
+    from bertwright.document import origin
     from bertwright.interop.loading import load
 
     analyses = chosen(names or [])
@@ -67,6 +68,8 @@ def analyse(
         beside = Case(other, read_texts(other, given, length), seed, output / "states")
         answered = with_other(answered, run(beside, analyses, output / AGAINST, say))
     page = write_report(case, answered, output, origin())
+    if document is not None:
+        write_findings(case, answered, document)
     if as_json:
         report({"analyses": [own.as_dict() for own in answered], "page": str(page)}, as_json)
         return

@@ -7,21 +7,12 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from bertwright.cli.output import AsJson, report, say
+from bertwright.cli.output import AsJson, Document, report, say
 from bertwright.errors import UserError
 
 Number = TypeVar("Number", int, float)
 
 app = typer.Typer(help="Measure speed and learning against the peers.", no_args_is_help=True)
-
-Document = Annotated[
-    Path | None,
-    typer.Option(
-        help="A Markdown file whose section of this command is rewritten.",
-        dir_okay=False,
-        writable=True,
-    ),
-]
 
 
 @app.command()
@@ -170,10 +161,10 @@ def learn(
     as_json: AsJson = False,
 ) -> None:
     """Held-out loss after some minutes, against Transformers' Trainer at its best of a grid."""
-    from bertwright.bench.document import write_section
     from bertwright.bench.learning import report as reporting
     from bertwright.bench.learning import running
     from bertwright.bench.learning.arms import Plan
+    from bertwright.document import write_section
     from bertwright.text.shards import Data
 
     plan = Plan(
@@ -238,7 +229,7 @@ def adapt(
     """Ways to adapt encoders to tasks, held against each other over several seeds."""
     from bertwright.bench.adapting import comparing
     from bertwright.bench.adapting.plan import Plan
-    from bertwright.bench.document import table, write_section
+    from bertwright.document import table, write_section
 
     known = Plan.load(plan)
     results = comparing.compare(known, output, say)
@@ -267,7 +258,7 @@ def _publish(
     as_json: bool,
 ) -> None:
     """Print the figures, and write those of ``columns`` (key to heading) into the document."""
-    from bertwright.bench.document import table, write_section
+    from bertwright.document import table, write_section
 
     if document is not None:
         write_section(document, f"bench {verb}", table(columns, results))

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 TASK_HELP = (
     "A task by name: cola, sst-2, mrpc, sts-b, qqp, mnli, qnli, rte, wnli, glue (all of these), "
-    "squad1, squad2, race, swag, codah, dream, conll2003, upos, xpos, feats, iob2, sick, wic, "
-    "similarity, retrieval, rank. Several with commas between are learned at once."
+    "squad1, squad2, race, swag, codah, dream, conll2003, ner, iob2, upos, xpos, feats, "
+    "restoration, sick, sick-relatedness, sick-similarity, sts-b-similarity, wic, similarity, "
+    "retrieval, rank. Several with commas between are learned at once."
 )
 
 
@@ -34,8 +35,9 @@ def finetune(
         typer.Argument(
             metavar="[KEY=VALUE ...]",
             help="Further settings: adaptation (full, frozen, last, gradual, adapters, lora), "
-            "head.kind, head.read, head.layers, head.mix, dropout, decay, warmup, schedule, "
-            "perturbation (freelb, smart), patience, clip, length, precision, compile, seed; "
+            "head.kind, head.read, head.layers, head.mix, head.activation, dropout, decay, warmup, "
+            "schedule, perturbation (freelb, smart), language_model, share_power, patience, clip, "
+            "length, precision, compile, seed; "
             "answer.KEY for those of the answer, such as answer.stride or answer.weights.",
         ),
     ] = None,
@@ -59,7 +61,7 @@ def finetune(
         typer.Option(help="A column of texts that are no partner of the first."),
     ] = None,
     answer: Annotated[
-        str, typer.Option(help="What the label is: class, labels (several at once), number.")
+        str, typer.Option(help="What the label is: class, labels (several at once), number, cloze.")
     ] = "class",
     tags: Annotated[
         str | None,

@@ -3,10 +3,19 @@
 import json
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+Document = Annotated[
+    Path | None,
+    typer.Option(
+        help="A Markdown file whose section of this command is rewritten.",
+        dir_okay=False,
+        writable=True,
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 
 

@@ -119,7 +119,9 @@ def compare(
         Path, typer.Option("-o", "--output", help="A folder for runs and results.")
     ] = Path("comparison"),
     budget: Annotated[str, typer.Option(help="Time for each run: 90s, 10m, 1h.")] = "10m",
-    seeds: Annotated[int, typer.Option(min=1, help="Repetitions, paired.")] = 3,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Repetitions, paired; fewer than 3 say nothing.")
+    ] = 3,
     changes: Annotated[
         list[str] | None,
         typer.Option("--change", help="key.path=value, to both; as often as needed."),

@@ -39,7 +39,7 @@ def view(
     from bertwright.analysis.subject import Subject
     from bertwright.analysis.texts import read_file, read_given, read_texts
     from bertwright.analysis.viewer.page import write_view
-    from bertwright.bench.document import origin
+    from bertwright.document import origin
     from bertwright.errors import UserError
     from bertwright.interop.loading import load
 

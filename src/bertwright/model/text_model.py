@@ -137,6 +137,7 @@ class TextModel:
                 f"fill-mask needs a model that fills places, and {self.model.recipe.name} names "
                 f"what comes next: use generate or score"
             )
+        self._require_items(text)
         mask, ids = self.tokenizer.specials.mask, self.tokenizer.encode_hiding(text)
         if mask not in ids:
             raise UserError(f"the text hides nothing: write [MASK] where a piece is asked ({text})")
@@ -269,8 +270,21 @@ class TextModel:
 
     def _rows(self, texts: Sequence[str]) -> list[list[int]]:
         longest = self.model.encoder.longest
+        for text in texts:
+            self._require_items(text)
         ids = self.tokenizer.encode_batch(list(texts))
         return [single(row, self.tokenizer.specials, longest) for row in ids]
+
+    def _require_items(self, text: str) -> None:
+        """UserError for an item that is not known; a text is never unknown."""
+        if self.tokenizer.kind != "items":
+            return
+        for item in text.replace("[MASK]", " ").split():
+            if self.tokenizer.encode(item) == [self.tokenizer.specials.unknown]:
+                raise UserError(
+                    f"{self.model.recipe.name} knows no item {item!r}: name those that it was "
+                    f"trained on, with _ for each space in a name"
+                )
 
     def _batches(
         self, rows: Sequence[Sequence[int]], language: str | None = None
@@ -309,7 +323,10 @@ class TextModel:
 
 
 def _several(texts: str | Sequence[str]) -> list[str]:
-    return [texts] if isinstance(texts, str) else list(texts)
+    several = [texts] if isinstance(texts, str) else list(texts)
+    if odd := [text for text in several if not isinstance(text, str)]:
+        raise UserError(f"texts are strings, and {odd[0]!r} is none")
+    return several
 
 
 def _pool(states: Tensor, document: Tensor | None, pooling: Pooling) -> Tensor:

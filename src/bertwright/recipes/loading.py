@@ -20,6 +20,7 @@ from pydantic import BaseModel, ValidationError
 
 from bertwright.axes import Choice, did_you_mean, explain
 from bertwright.errors import UserError
+from bertwright.files import require_file
 
 Model = TypeVar("Model", bound=BaseModel)
 Mapped = dict[str, Any]
@@ -66,7 +67,7 @@ def read(name: str | Path) -> Mapped:
         raise UserError(f"there is no recipe {name!r}{near}")
     stated = dict(_system(system))
     own = stated.pop("sizes", {})
-    sized = merged(merged(stated, _sizes().get(size, {})), own.get(size, {}))
+    sized = revised(revised(stated, _sizes().get(size, {})), own.get(size, {}))
     return {**sized, "name": name}
 
 
@@ -88,8 +89,23 @@ def merged(parent: Mapping[str, Any], child: Mapping[str, Any]) -> Mapped:
 def changed(stated: Mapped, changes: Iterable[Change]) -> Mapped:
     """Settings with changes: ``key.path=value``, whose values are YAML, or mappings."""
     for change in changes:
-        stated = merged(stated, _parsed(change) if isinstance(change, str) else change)
+        stated = revised(stated, _parsed(change) if isinstance(change, str) else change)
     return stated
+
+
+def revised(parent: Mapping[str, Any], child: Mapping[str, Any]) -> Mapped:
+    """The parent with what the child states, whose length of the assembly is that of the parent's
+    phases, too: who asks for rows of a length means all of them."""
+    assembly, phases = child.get("assembly"), parent.get("phases")
+    if isinstance(assembly, Mapping) and "length" in assembly and isinstance(phases, list):
+        parent = {**parent, "phases": [_without_length(phase) for phase in phases]}
+    return merged(parent, child)
+
+
+def _without_length(phase: Any) -> Any:
+    if not isinstance(phase, Mapping):
+        return phase
+    return {name: value for name, value in phase.items() if name != "length"}
 
 
 _plugins: dict[Path, None] = {}
@@ -101,8 +117,7 @@ def import_plugin(path: Path) -> None:
     Errors: UserError for a file that is not there or is no Python, for what it raises, and for a
     kind that is there already.
     """
-    if not path.is_file():
-        raise UserError(f"--plugin {path}: there is no such file")
+    require_file(path)
     path = path.resolve()
     if path in _plugins:
         return
@@ -218,7 +233,7 @@ def _with_parent(stated: Mapped, path: Path) -> Mapped:
         return own
     beside = path.parent / str(parent)
     try:
-        return merged(read(beside if beside.suffix and beside.is_file() else parent), own)
+        return revised(read(beside if beside.suffix and beside.is_file() else parent), own)
     except RecursionError:
         raise UserError(f"{path}: extends {parent}, which extends it in turn") from None
 

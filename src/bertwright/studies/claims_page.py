@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bertwright.bench.document import table, write_section
+from bertwright.document import table, write_section
 from bertwright.errors import UserError
 from bertwright.studies.lectures import LECTURES, lectures_of
 from bertwright.studies.report import RESULT, judged_anew, lines

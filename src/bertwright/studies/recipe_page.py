@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertwright.bench.document import table, write_section
+from bertwright.document import table, write_section
 from bertwright.model.counting import parameters_by_part
 from bertwright.recipes import Recipe
 from bertwright.recipes.about import about

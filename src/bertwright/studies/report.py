@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from bertwright.bench.document import origin, table
+from bertwright.document import origin, table
 from bertwright.files import atomic_file, write_text
 from bertwright.statistics import Estimate, estimate
 from bertwright.studies.running import Found

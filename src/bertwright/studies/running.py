@@ -29,7 +29,7 @@ from bertwright.files import digests, held, write_text
 from bertwright.machine import num_cores
 from bertwright.model.folder import is_model
 from bertwright.recipes import Recipe
-from bertwright.recipes.loading import import_plugin, imported_plugins
+from bertwright.recipes.loading import import_plugin, imported_plugins, read
 from bertwright.studies.corpora import Corpus, Written
 from bertwright.studies.measures import Measure, Trained
 from bertwright.studies.study import Study
@@ -154,6 +154,8 @@ def run_study(
                 f"else: leave out --on, or set equal to tokens or operations"
             )
         processes = 1  # what runs beside an arm takes of its time
+    for arm in study.arms:
+        read(study.arms[arm].recipe)  # says whether there is one, before any text is prepared
     prepared = prepared_for(study.corpus, study.tokenizer, out) if data is None else _given(data)
     for name, measure in study.measures.items():
         if missing := measure.missing(prepared.corpus):

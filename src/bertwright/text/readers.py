@@ -149,16 +149,24 @@ def _read_separated(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterat
     texts = decode(read_bytes(raw, source.name, counts), source.name, counts)
     ended = (f"{line}\n" for line in lines(texts, source.name, _LONGEST_ROW))
     csv.field_size_limit(_LONGEST_ROW)
-    rows = csv.reader(ended, dialect=_DIALECTS[source.format])
-    filled = filter(None, rows)  # an empty line is no row
+    rows = csv.reader(ended, dialect=_DIALECTS[source.format], strict=True)
+    header, places, line = list[str](), list[int](), 1
     try:
-        header = next(filled, [])
-        places = [_place(header, name, source) for name in source.columns] if header else []
-        for row in filled:
-            values = [row[place] if place < len(row) else "" for place in places]
-            yield f"{source.name}, line {rows.line_num}", values
+        for row in rows:
+            where, line = f"{source.name}, line {line}", rows.line_num + 1
+            if not row:
+                continue  # an empty line is no row
+            if not header:
+                header, places = row, [_place(row, name, source) for name in source.columns]
+                continue
+            if len(row) != len(header):
+                raise UserError(f"{where} has {len(row)} columns, and the first line {len(header)}")
+            yield where, [row[place] for place in places]
     except csv.Error as error:
-        raise UserError(f"{source.name}, line {rows.line_num}: {error}") from None
+        raise UserError(
+            f"{source.name}: the row that begins in line {line} is no CSV ({error}): close its "
+            f"quotes, and double those inside"
+        ) from None
 
 
 def _read_parquet(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[Row]:

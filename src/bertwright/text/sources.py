@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
+from bertwright.files import require_file
 from bertwright.text.documents import ReadCounts
 from bertwright.text.languages import declared
 
@@ -137,8 +138,7 @@ def check_all_speak(sources: Sequence[Source]) -> None:
 
 
 def _aligned_file(path: str, given: str) -> str:
-    if not Path(path).is_file():
-        raise UserError(f"{path}: there is no such file")
+    require_file(Path(path))
     if (format := _format_of(path)) not in (None, "txt"):
         codes = given.partition("=")[0]
         raise UserError(

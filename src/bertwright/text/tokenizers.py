@@ -86,6 +86,8 @@ class ItemsChoice(TokenizerChoice):
     of items stand between spaces. ``prepare`` makes it from the histories that it reads."""
 
     kind: Literal["items"] = "items"
+    # A shop may have few of them; special pieces count, too.
+    size: int = Field(default=16_384, ge=6)
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,8 @@ def pretrain(
     tune_allocator()
     folder = RunFolder(Path(out))
     continued = resume and folder.started
+    if resume and not continued and not quiet:
+        print(f"{out} holds no run: one begins", file=sys.stderr, flush=True)
     source = Path(start_from) if start_from is not None else None
     chosen = choose_recipe(recipe, changes, folder if resume else None, source)
     opened = data if isinstance(data, Data) else Data.open(data)
@@ -193,6 +195,8 @@ class _Pretraining:
             self._say(f"{path} is damaged and passed over")
         if newest is not None:
             self._say(f"continuing after step {newest.step:,}")
+        elif damaged:
+            self._say("no checkpoint is whole: the run begins anew")
         reporter = self._reporter(newest.step if newest else 0, tensorboard, quiet)
         try:
             outcome = train(self._job(reporter), newest)

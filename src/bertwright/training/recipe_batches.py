@@ -49,13 +49,14 @@ class RecipeBatches:
         self._sources = RowSources(recipe, data, "train", recipe.seed)
 
     def plan(self) -> None:
-        """Plan the rows of every phase, so that what the data lack is said before any is read.
+        """Plan the rows of every phase and ask its first one, so that what the data lack is said
+        before anything is trained.
 
         Errors: UserError for what they lack.
         """
         for phase, turns in enumerate(self._turns):
             for turn in turns:
-                self._sources.of(phase, turn.objectives)
+                self._rows(Place(0, 0.0, phase), turn.objectives, np.arange(1))
 
     def __call__(self, place: Place) -> StepBatch[Batch]:
         """The batch of a step."""

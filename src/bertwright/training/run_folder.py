@@ -121,7 +121,7 @@ def choose_recipe(
 
 
 def fitted(recipe: Recipe, data: Data) -> Recipe:
-    """The recipe with the vocabulary that the data set has.
+    """The recipe with the size and the case of the vocabulary that the data set has.
 
     Errors: UserError when the data were cut into pieces by another kind of tokenizer, or when the
     recipe asks no question, or one that nothing gives rise to.
@@ -152,7 +152,9 @@ def fitted(recipe: Recipe, data: Data) -> Recipe:
             f"{data.path} was prepared with a {has.kind} tokenizer and recipe {recipe.name} asks "
             f"for {kind}: prepare the text with one, or add text.tokenizer.kind={has.kind}"
         )
-    tokenizer = wanted.model_copy(update={"size": has.size})
+    known = {"size": has.size, "lowercase": data.tokenizer.lowercase}
+    own = {name: value for name, value in known.items() if name in type(wanted).model_fields}
+    tokenizer = wanted.model_copy(update=own)
     return recipe.model_copy(
         update={"text": recipe.text.model_copy(update={"tokenizer": tokenizer})}
     )

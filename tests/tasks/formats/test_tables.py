@@ -131,6 +131,7 @@ def test_a_file_without_names_or_labels(tmp_path: Path) -> None:
             "a\tb\tlabel\nx\t \tz\n",
             "x.tsv line 2, column 'b': the text is empty: remove the line",
         ),
+        ("x.tsv", "a\tb\tlabel\nx\ty\t \n", "x.tsv line 2, column 'label' is empty: state"),
         ("x.tsv", "a\tb\tlabel\ta\n", "x.tsv line 1: 2 columns are named 'a': rename one"),
         ("x.jsonl", '{"a": "x", "a": "y"}\n', "x.jsonl line 1: the key 'a' stands there twice"),
         ("x.txt", "a\n", "x.txt: .txt is no table (known: .tsv, .csv, .jsonl, .parquet, also .gz)"),

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from bertwright.bench.document import table
 from bertwright.bench.learning.arms import Plan
 from bertwright.bench.learning.running import Results
+from bertwright.document import table
 from bertwright.statistics import estimate, paired
 
 

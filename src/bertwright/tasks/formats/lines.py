@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bertwright.errors import UserError
+from bertwright.files import require_file
 
 STANDARD_INPUT = Path("-")
 
@@ -29,8 +30,8 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     Errors: UserError for a missing or damaged file and for a line that is not UTF-8.
     """
     name = name_of(path)
-    if path != STANDARD_INPUT and not path.is_file():
-        raise UserError(f"{path}: no such file")
+    if path != STANDARD_INPUT:
+        require_file(path)
     number = 0
     try:
         with _opened(path) as opened:

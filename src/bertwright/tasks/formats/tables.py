@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
+from bertwright.files import require_file
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.lines import json_object, read_lines, suffix_of
 from bertwright.tasks.formats.reader import Reader
@@ -97,6 +98,8 @@ class TableReader(Reader):
             return self._labels(place, value)
         if value is None or isinstance(value, list | dict):
             raise UserError(f"{place}: expected a label, found {json.dumps(value)}")
+        if isinstance(value, str) and not value.strip():
+            raise UserError(f"{place} is empty: state the label, or leave the row out")
         return _number(place, value) if self.label_is == "number" else _name(value)
 
     def _labels(self, place: str, value: Any) -> tuple[str, ...]:
@@ -152,8 +155,7 @@ def _parquet(path: Path, header: tuple[str, ...] | None, wanted: list[str]) -> I
     import pyarrow
     from pyarrow import parquet
 
-    if not path.is_file():
-        raise UserError(f"{path}: no such file")
+    require_file(path)
     try:
         file: Any = parquet.ParquetFile(path)
         _require(str(path), wanted, file.schema_arrow.names)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bertwright.bench.document import table, write_section
+from bertwright.document import table, write_section
 from bertwright.errors import UserError
 
 
