@@ -121,9 +121,10 @@ def test_a_question_may_have_rows_of_its_own(rich_data: Data) -> None:
             assert batches.rows_in_epoch(5, turn.objectives) < 60
 
 
-def test_rows_that_a_later_stage_lacks_are_missed_before_the_first(data: Data) -> None:
-    with pytest.raises(UserError, match="no sentence that begins with a connective, such as 'but'"):
-        RecipeBatches(small(), data).plan()
+def test_rows_that_a_later_stage_lacks_are_missed_before_the_first(rich_data: Data) -> None:
+    recipe = small("objectives.discourse-relation.connectives=[whereupon]")
+    with pytest.raises(UserError, match="begins with a connective, such as 'whereupon'"):
+        RecipeBatches(recipe, rich_data).plan()
 
 
 def test_a_task_needs_a_vector() -> None:
