@@ -122,7 +122,7 @@ def test_a_question_may_have_rows_of_its_own(rich_data: Data) -> None:
 
 
 def test_rows_that_a_later_stage_lacks_are_missed_before_the_first(rich_data: Data) -> None:
-    recipe = small("objectives.discourse-relation.connectives=[whereupon]")
+    recipe = small("objectives.discourse-relation.connectives=[whereupon, nay]")
     with pytest.raises(UserError, match="begins with a connective, such as 'whereupon'"):
         RecipeBatches(recipe, rich_data).plan()
 

@@ -8,6 +8,9 @@ from bertwright.training.reporting import Reporter, StepReport
 FEW = 100
 """Steps with which hardly any recipe learns more than how frequent pieces are."""
 
+SMALL = 8192
+"""Tokens of a step that hardly need be fewer."""
+
 
 class FewSteps(Reporter):
     """Warns once, as soon as the speed is known.
@@ -27,7 +30,8 @@ class FewSteps(Reporter):
             return
         self._warned = True
         tokens = report.tokens / (report.place.step + 1)
+        less = "set batch_tokens to less, as batch_tokens=8192, or " if tokens > SMALL else ""
         self._warn(
-            f"the budget has time for {total:,} steps only, of {tokens:,.0f} tokens each: set "
-            f"batch_tokens to less, as batch_tokens=8192, or give more time"
+            f"the budget has time for {total:,} steps only, of {tokens:,.0f} tokens each: {less}"
+            f"give more time"
         )
