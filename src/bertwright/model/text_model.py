@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -322,8 +322,8 @@ class TextModel:
         return self._fast_encoder
 
 
-def _several(texts: str | Sequence[str]) -> list[str]:
-    several = [texts] if isinstance(texts, str) else list(texts)
+def _several(texts: str | Sequence[Any]) -> list[str]:
+    several: list[Any] = [texts] if isinstance(texts, str) else list(texts)
     if odd := [text for text in several if not isinstance(text, str)]:
         raise UserError(f"texts are strings, and {odd[0]!r} is none")
     return several
