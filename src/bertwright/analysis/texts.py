@@ -97,6 +97,13 @@ def read_texts(subject: Subject, texts: Sequence[Text], length: int = 128) -> li
     return [_read(subject, text, min(length, longest or length)) for text in texts]
 
 
+def lacks_trees(texts: Sequence[ReadText]) -> str | None:
+    """Why nothing can be asked of trees, in words."""
+    if all(isinstance(text.source, Tree) for text in texts):
+        return None
+    return "it needs sentences with their trees: give a CoNLL-U file"
+
+
 def incomparable(subject: Subject, other: Subject, texts: Sequence[ReadText]) -> str | None:
     """Why what two models do with the texts cannot be laid beside each other, in words."""
     for text in texts:

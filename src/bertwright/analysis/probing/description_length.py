@@ -12,9 +12,9 @@ from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.conclusions import Conclusion
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
 from bertwright.analysis.probing.linear import control_tags, standardised, tags_of
+from bertwright.analysis.texts import lacks_trees
 from bertwright.analysis.word_states import SITES, word_states
 from bertwright.randomness import key
-from bertwright.tasks.formats.treebank import Tree
 
 PORTIONS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)
 """Of the words: what is known when the next are told (section 2.2)."""
@@ -38,9 +38,7 @@ class DescriptionLength(Analysis):
     sites = SITES
 
     def lacks(self, case: Case) -> str | None:
-        if not all(isinstance(text.source, Tree) for text in case.texts):
-            return "it needs sentences with parts of speech: give a CoNLL-U file"
-        return super().lacks(case)
+        return lacks_trees(case.texts) or super().lacks(case)
 
     def run(self, case: Case) -> Found:
         own = word_states(case)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Finding, Found, Stored
+from bertwright.analysis.texts import lacks_trees
 from bertwright.analysis.word_states import SITES, WordStates, word_states
 from bertwright.randomness import key
 from bertwright.significance import halves
@@ -43,9 +44,7 @@ class EdgeProbe(Analysis):
     sites = SITES
 
     def lacks(self, case: Case) -> str | None:
-        if not all(isinstance(text.source, Tree) for text in case.texts):
-            return "it needs sentences with trees: give a CoNLL-U file"
-        return super().lacks(case)
+        return lacks_trees(case.texts) or super().lacks(case)
 
     def run(self, case: Case) -> Found:
         own = word_states(case)

@@ -11,6 +11,7 @@ from pydantic import Field
 from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
+from bertwright.analysis.texts import lacks_trees
 from bertwright.analysis.word_states import SITES, WordStates, word_states
 from bertwright.randomness import key
 from bertwright.significance import halves, of_difference, of_ratio
@@ -33,9 +34,7 @@ class LinearProbe(Analysis):
     sites = SITES
 
     def lacks(self, case: Case) -> str | None:
-        if not all(isinstance(text.source, Tree) for text in case.texts):
-            return "it needs sentences with parts of speech: give a CoNLL-U file"
-        return super().lacks(case)
+        return lacks_trees(case.texts) or super().lacks(case)
 
     def run(self, case: Case) -> Found:
         own = word_states(case)

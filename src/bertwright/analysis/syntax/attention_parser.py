@@ -15,6 +15,7 @@ from bertwright.analysis.analysis import Case, Listening
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Finding, Found, Stored
 from bertwright.analysis.listening import Heard, listen
+from bertwright.analysis.texts import lacks_trees
 from bertwright.randomness import key
 from bertwright.significance import halves, of_difference, of_ratio
 from bertwright.tasks.formats.treebank import Tree
@@ -44,9 +45,7 @@ class AttentionParser(Listening):
     sites = ("blocks.*.attention.weights",)
 
     def lacks(self, case: Case) -> str | None:
-        if not all(isinstance(text.source, Tree) for text in case.texts):
-            return "it needs sentences with trees: give a CoNLL-U file"
-        return super().lacks(case)
+        return lacks_trees(case.texts) or super().lacks(case)
 
     def listener(self, case: Case) -> "ParserHeard":
         return ParserHeard(case, self)
