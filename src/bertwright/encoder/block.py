@@ -125,6 +125,20 @@ class Block(nn.Module):
             found = self.adapters[name](found)
         return self.drop(found, noise, 1 + number)
 
+    def change_in(
+        self,
+        dtype: torch.dtype,
+        number: int,
+        stream: Tensor,
+        around: Surroundings,
+        noise: Noise | None = None,
+        site: Site | None = None,
+        past: Past | None = None,
+    ) -> Tensor:
+        """The same, computed in ``dtype``, of a stream that is kept in another."""
+        x = stream.to(dtype)
+        return self.change(number, x, around, noise, site, past).to(stream.dtype)
+
     def parameters_of(self, number: int) -> Iterator[nn.Parameter]:
         """The parameters of the sublayer with this number, from 1 on, of its norm and of its
         adapter."""
@@ -140,4 +154,4 @@ class Block(nn.Module):
         sublayers one by one finds those compiled, too."""
         for part in self.sublayers.values() if self.weights else (self,):
             part.compile(dynamic=dynamic)
-        self.change = torch.compile(self.change, dynamic=dynamic)
+        self.change_in = torch.compile(self.change_in, dynamic=dynamic)

@@ -49,9 +49,12 @@ class Step:
         run = self.block if self.site is None else self.block.forward
         return run(x, self.around, self.noise, self.site, self._past(x), self.made)
 
-    def change(self, number: int, x: Tensor) -> Tensor:
-        """What the sublayer with this number, from 1 on, adds by the states x (B, L, D)."""
-        return self.block.change(number, x, self.around, self.noise, self.site, self._past(x))
+    def change(self, dtype: torch.dtype, number: int, stream: Tensor) -> Tensor:
+        """What the sublayer with this number, from 1 on, adds by the stream (B, L, D), computed in
+        ``dtype``."""
+        past = None if self.recall is None else self._past(stream.to(dtype))
+        around, noise, site = self.around, self.noise, self.site
+        return self.block.change_in(dtype, number, stream, around, noise, site, past)
 
     def _past(self, x: Tensor) -> Past | None:
         return None if self.recall is None else self.recall(x)

@@ -54,11 +54,12 @@ class Half:
     parameters: tuple[nn.Parameter, ...]
 
 
-def halves(step: Step) -> list[Half]:
-    """What the attention and the feed-forward of a block add, from first to last."""
+def halves(step: Step, dtype: torch.dtype) -> list[Half]:
+    """What the attention and the feed-forward of a block add, computed in ``dtype``, from first to
+    last."""
     return [
         Half(
-            partial(step.change, number),
+            partial(step.change, dtype, number),
             tuple(p for p in step.block.parameters_of(number) if p.requires_grad),
         )
         for number in (1, 2)
@@ -70,10 +71,10 @@ def run_stored(x: Tensor, steps: Sequence[Step]) -> Tensor:
     first = second = _wide(x)
     for step in steps:
         second = tap(step.site, "input", second)
-        attention, feed_forward = halves(step)
-        first = first + _changed(attention, second, x.dtype)
+        attention, feed_forward = halves(step, x.dtype)
+        first = first + attention.change(second)
         first = tap(step.site, "residual_middle", first)
-        second = second + _changed(feed_forward, first, x.dtype)
+        second = second + feed_forward.change(first)
         mean = (first + second) / 2
         moved = tap(step.site, "residual", mean) - mean
         first, second = first + moved, second + moved
@@ -82,21 +83,21 @@ def run_stored(x: Tensor, steps: Sequence[Step]) -> Tensor:
 
 def run_reversible(x: Tensor, steps: Sequence[Step]) -> Tensor:
     """The same, keeping the end only."""
-    sublayers = [half for step in steps for half in halves(step)]
+    sublayers = [half for step in steps for half in halves(step, x.dtype)]
     parameters = [parameter for half in sublayers for parameter in half.parameters]
     wide = _wide(x)
-    ends: tuple[Tensor, Tensor] = _Reversible.apply(sublayers, x.dtype, wide, wide, *parameters)  # type: ignore[no-untyped-call]
+    ends: tuple[Tensor, Tensor] = _Reversible.apply(sublayers, wide, wide, *parameters)  # type: ignore[no-untyped-call]
     return ((ends[0] + ends[1]) / 2).to(x.dtype)
 
 
 class _Reversible(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, sublayers: list[Half], dtype: torch.dtype, *given: Tensor) -> Any:
+    def forward(ctx: Any, sublayers: list[Half], *given: Tensor) -> Any:
         # The stream that is read and the one that is added to take turns.
         read, written = given[1], given[0]
         for half in sublayers:
-            read, written = written + _changed(half, read, dtype), read
-        ctx.sublayers, ctx.dtype = sublayers, dtype
+            read, written = written + half.change(read), read
+        ctx.sublayers = sublayers
         ctx.save_for_backward(read, written)
         return written, read
 
@@ -109,7 +110,7 @@ class _Reversible(torch.autograd.Function):
             # What was read is the stream written last but one.
             before = written.requires_grad_()
             with torch.enable_grad():
-                change = _changed(half, before, ctx.dtype)
+                change = half.change(before)
             found = torch.autograd.grad(
                 change, (before, *half.parameters), of_read, allow_unused=True
             )
@@ -118,11 +119,7 @@ class _Reversible(torch.autograd.Function):
             read, written = before, read - change.detach()
             of_read, of_written = of_written + found[0], of_read
         flat = [gradient for own in reversed(of_parameters) for gradient in own]
-        return None, None, of_written, of_read, *flat
-
-
-def _changed(half: Half, stream: Tensor, dtype: torch.dtype) -> Tensor:
-    return half.change(stream.to(dtype)).to(stream.dtype)
+        return None, of_written, of_read, *flat
 
 
 def _wide(x: Tensor) -> Tensor:

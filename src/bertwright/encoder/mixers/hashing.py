@@ -162,7 +162,7 @@ class HashingAttention(nn.Module):
         if view.real is not None:
             buckets = self._alone(buckets, ~view.real)
         buckets = buckets.int()
-        turns = torch.argsort(torch.argsort(buckets, dim=-1, stable=True), dim=-1).int()
+        turns = _inverse(torch.argsort(buckets, dim=-1, stable=True)).int()
         distance = turns[..., None] - turns[..., None, :]
         far = _far(distance, self.choice.chunk, view.order == "causal")
         seen = (buckets[..., None] == buckets[..., None, :]) & ~far
@@ -202,7 +202,7 @@ class Order:
 
     def __init__(self, buckets: Tensor, chunk: int, causal: bool) -> None:
         self.places = torch.argsort(buckets, dim=-1, stable=True)
-        self.turns = torch.argsort(self.places, dim=-1)
+        self.turns = _inverse(self.places)
         self.chunk, self.chunks_beside = chunk, 2 if causal else 3
         bucket = self._by_chunk(buckets.gather(-1, self.places))[..., None]
         # Within a bucket, distance in this order is how many of its places lie between.
@@ -270,6 +270,12 @@ def _taken(values: Tensor, places: Tensor) -> Tensor:
     index = places + first.view(batch, heads, own_rounds, 1)
     flat = values.reshape(-1, width).index_select(0, index.flatten())
     return flat.view(*places.shape, width)
+
+
+def _inverse(places: Tensor) -> Tensor:
+    """Where in the order ``places`` (..., P) each place stands."""
+    turns = torch.arange(places.shape[-1], device=places.device).expand_as(places)
+    return torch.empty_like(places).scatter_(-1, places, turns)
 
 
 def _far(distance: Tensor, chunk: int, causal: bool) -> Tensor:
