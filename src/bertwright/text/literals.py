@@ -11,10 +11,13 @@ import warnings
 SHORTEST = 40
 """In characters: a shorter string holds no paragraph."""
 
+# Possessive are single characters alone: a possessive group is at fault before Python 3.11.5.
 _COMMENT = r"#[^\n]*+"
-_TRIPLE = r'"{3}(?:[^"\\]|\\.|"(?!""))*+"{3}' + r"|'{3}(?:[^'\\]|\\.|'(?!''))*+'{3}"
-_SINGLE = r'"(?!"")(?:[^"\\\n]|\\.)*+"' + r"|'(?!'')(?:[^'\\\n]|\\.)*+'"
-_JOINED = rf"(?:(?:\s|\\\n|{_COMMENT})*+[rRbBuUfF]{{0,2}}(?:{_SINGLE}))*+"
+_TRIPLE = "|".join(
+    rf"{q}{{3}}[^{q}\\]*+(?:(?:\\.|{q}(?!{q}{q}))[^{q}\\]*+)*{q}{{3}}" for q in ('"', "'")
+)
+_SINGLE = "|".join(rf"{q}(?!{q}{q})[^{q}\\\n]*+(?:\\.[^{q}\\\n]*+)*{q}" for q in ('"', "'"))
+_JOINED = rf"(?:(?:\s|\\\n|{_COMMENT})*[rRbBuUfF]{{0,2}}(?:{_SINGLE}))*"
 
 # Every branch begins with a character of its own: the engine then skips from one to the next.
 _LITERAL = re.compile(rf"{_COMMENT}|{_TRIPLE}|(?:{_SINGLE}){_JOINED}", re.DOTALL)
