@@ -188,9 +188,9 @@ class HashingAttention(nn.Module):
         shape = (self.shape.heads, rounds, self.shape.head_width, buckets // 2)
         directions = gaussian(shape, noise, self.choice.seed, HASHING_SITE, shared)
         turned = shared.detach()[:, :, None] @ directions
-        nearest, farthest = turned.max(dim=-1), turned.min(dim=-1)
-        opposite = -farthest.values > nearest.values
-        return torch.where(opposite, buckets // 2 + farthest.indices, nearest.indices)
+        nearest = turned.abs().argmax(dim=-1)
+        opposite = turned.gather(-1, nearest[..., None])[..., 0] < 0
+        return nearest + buckets // 2 * opposite
 
 
 class Order:
