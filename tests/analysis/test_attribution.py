@@ -6,6 +6,7 @@ import torch
 
 from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.attribution.answers import Answer
+from bertwright.analysis.attribution.flow import attended, changes_without, greatest_flows
 from bertwright.analysis.attribution.mixing import contributions
 from bertwright.analysis.planted.models import SENTENCES, small_subject
 from bertwright.analysis.subject import Subject
@@ -89,3 +90,43 @@ def test_a_report_of_both(tmp_path) -> None:
     mixed = Analysis.choose({"kind": "token-mixing", "probes": 2}).run(own)
     assert [f.layer for f in mixed.findings] == [0, 1]
     assert all(0 < f.value < 1 for f in mixed.findings)
+
+
+def test_a_flow_is_bounded_by_what_stands_between() -> None:
+    drawn = np.random.default_rng(0)
+    first, second = (own / own.sum(1, keepdims=True) for own in drawn.random((2, 5, 5)))
+    edges = [(own + np.eye(5)) / 2 for own in (first, second)]
+    np.testing.assert_allclose(greatest_flows([first], 3), edges[0][3], atol=1e-6)
+    # Through two layers each place in the middle is a way, as wide as its narrower half.
+    ways = np.minimum(edges[1][3][:, None], edges[0]).sum(0)
+    np.testing.assert_allclose(greatest_flows([first, second], 3), ways, atol=1e-5)
+
+
+def test_what_attends_to_itself_alone_has_no_other_source() -> None:
+    assert greatest_flows([np.eye(4)] * 3, 2).tolist() == [0, 0, 1, 0]
+
+
+def test_a_place_without_which_nothing_changes_has_not_moved_the_score() -> None:
+    own = Answer.of(identity(), case(identity()).texts[0], 0, 0)
+    changes = changes_without(own)
+    assert changes == pytest.approx(0, abs=1e-12)
+    for weights in attended(own):
+        assert weights.sum(1) == pytest.approx(1)
+
+
+def test_attention_flow_finds_the_way_it_is_given() -> None:
+    """A reader of one place alone: it moves the score, and there attention leads."""
+    subject = small_subject("bert", "encoder.depth.layers=1")
+    (text,) = read_texts(subject, [Example("the keeper sees a ship")])
+    own = Answer.of(subject, text, 0, 0)
+
+    def only_before(weights: torch.Tensor) -> torch.Tensor:
+        told = torch.zeros_like(weights)
+        told[..., own.place - 1] = 1
+        return told
+
+    with subject.encoder.replace("blocks.0.attention.weights", only_before):
+        changes, (weights,) = changes_without(own), attended(own)
+    flows = greatest_flows([weights], own.place)
+    flows[own.place], changes[own.place] = 0, 0
+    assert flows.argmax() == changes.argmax() == own.place - 1

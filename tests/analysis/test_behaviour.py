@@ -10,6 +10,7 @@ import torch
 from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.behaviour.agreement import PARADIGMS, PLURAL, drawn
 from bertwright.analysis.behaviour.cloze import Words, log_probabilities_in
+from bertwright.analysis.behaviour.facts import RELATIONS
 from bertwright.analysis.behaviour.negation import KINDS, items
 from bertwright.analysis.findings import Found
 from bertwright.analysis.planted.models import WORDS, small_subject
@@ -85,6 +86,45 @@ def test_pairs_differ_in_the_verb_alone() -> None:
             ]
 
 
+@pytest.mark.parametrize("hears", [False, True])
+def test_facts_that_a_model_knows_are_told_from_those_that_it_hears_denied(
+    hears: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {fact for relation in RELATIONS for fact in relation.facts}
+
+    def said(_: Subject, sentences: Sequence[Words], asked: Sequence[int]) -> np.ndarray:
+        found = []
+        for words, place in zip(sentences, asked, strict=True):
+            true = any((word, words[place]) in known for word in words)
+            found.append(float(true != (hears and "not" in words)))
+        return np.array(found)
+
+    monkeypatch.setattr("bertwright.analysis.behaviour.facts.log_probabilities_in", said)
+    told = values(Analysis.choose("facts").run(case()))
+    assert told["right first"] == 1
+    assert (told["same answer where it is denied"] == 1) != hears
+
+
+def test_a_model_that_finds_all_answers_alike_knows_no_fact(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def said(_: Subject, sentences: Sequence[Words], asked: Sequence[int]) -> np.ndarray:
+        return np.zeros(len(sentences))
+
+    monkeypatch.setattr("bertwright.analysis.behaviour.facts.log_probabilities_in", said)
+    assert values(Analysis.choose("facts").run(case()))["right first"] == 0
+
+
+def test_facts_are_asked_where_their_answers_stand() -> None:
+    for relation in RELATIONS:
+        assert len(relation.answers) > 5
+        for given, right in relation.facts:
+            for denied in (False, True):
+                sentence = relation.sentence(given, right, denied)
+                assert sentence[relation.asked(denied)] == right
+                assert ("not" in sentence) == denied
+
+
 @pytest.mark.parametrize("system", ["bert", "gpt-2", "xlnet"])
 def test_words_are_asked_for_in_their_places(system: str) -> None:
     subject = small_subject(system)
@@ -100,7 +140,7 @@ def test_words_are_asked_for_in_their_places(system: str) -> None:
 def test_a_model_without_words_says_so() -> None:
     subject = small_subject()
     subject.text_model.model.output = None
-    for kind in ("negation", "agreement"):
+    for kind in ("negation", "agreement", "facts"):
         assert Analysis.choose(kind).lacks(Case(subject, [])) == "it names no pieces"
 
 

@@ -11,6 +11,7 @@ from bertwright.analysis.planted.models import SENTENCES, small_subject
 from bertwright.analysis.removal.gates import gated, open_gates
 from bertwright.analysis.removal.importance import by_layer, importances, losses_alone
 from bertwright.analysis.removal.layers import likeness, without
+from bertwright.analysis.removal.learned_gates import LearnedGates, hard_concrete, open_chance
 from bertwright.analysis.texts import read_texts
 from bertwright.significance import halves
 from bertwright.tasks.formats.examples import Example
@@ -149,3 +150,33 @@ def test_likeness_is_blind_to_turning_and_scaling() -> None:
     turned = np.linalg.qr(generator.normal(size=(6, 6)))[0]
     assert likeness(own, 3 * own @ turned + 1) == pytest.approx(1)
     assert likeness(own, generator.normal(size=(200, 6))) < 0.1
+
+
+def test_the_chance_of_a_gate_is_how_often_it_is_open() -> None:
+    logits = torch.linspace(-4, 4, 9, dtype=torch.float64)
+    drawn = (torch.arange(100_000, dtype=torch.float64)[:, None] + 0.5) / 100_000
+    often = (hard_concrete(logits, drawn) > 0).double().mean(0)
+    torch.testing.assert_close(open_chance(logits), often, atol=1e-4, rtol=0)
+
+
+def test_heads_that_write_nothing_close_and_take_nothing_with_them() -> None:
+    own = case(live=True)
+    analysis = LearnedGates(penalties=(1.0,), steps=120)
+    logits = analysis.learned(Asking(own.subject, own.texts), 1.0)
+    gates = hard_concrete(logits)
+    dead = torch.ones_like(gates, dtype=torch.bool)
+    dead[LIVE] = False
+    assert (gates[dead] == 0).all()
+    found = analysis.run(own)
+    closed = found.findings[0]
+    assert closed.value >= 7 / 8
+    if closed.value == 7 / 8:
+        assert found.findings[1].value == pytest.approx(0, abs=1e-12)
+
+
+def test_without_a_penalty_gates_of_heads_that_write_nothing_stay() -> None:
+    own = case(live=True)
+    logits = LearnedGates(steps=10).learned(Asking(own.subject, own.texts), 0.0)
+    dead = torch.ones_like(logits, dtype=torch.bool)
+    dead[LIVE] = False
+    assert (logits[dead] == 2.0).all()

@@ -8,6 +8,8 @@ import torch
 
 from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.geometry.contextuality import unit, with_itself, with_random, with_sentence
+from bertwright.analysis.geometry.senses import nearest_alike
+from bertwright.analysis.geometry.two_senses import SENTENCES as TWO_SENSES
 from bertwright.analysis.planted.models import SENTENCES, WORDS, small_subject
 from bertwright.analysis.probing.linear import control_tags
 from bertwright.analysis.texts import read_texts
@@ -107,3 +109,26 @@ def test_control_tags_are_of_words_and_as_frequent_as_tags() -> None:
     found = control_tags(words, tags, 0)
     assert all(len(set(found[n::500])) == 1 for n in range(500))
     assert (found == "A").mean() == pytest.approx(0.75, abs=0.06)
+
+
+def test_occurrences_of_one_sense_are_nearest_each_other() -> None:
+    senses = np.repeat([0, 1], 6)
+    apart = np.zeros((12, 4))
+    apart[np.arange(12), senses] = 1
+    assert nearest_alike(apart, senses) == 1
+    assert nearest_alike(apart, np.tile([0, 1], 6)) == pytest.approx(2 / 5)
+    assert nearest_alike(np.ones((12, 4)) / 2, senses) == pytest.approx(5 / 11)
+
+
+def test_every_sense_has_sentences_that_say_its_word_once() -> None:
+    for word, senses in TWO_SENSES.items():
+        assert [len(sense) for sense in senses] == [6, 6]
+        assert all(said.split().count(word) == 1 for sense in senses for said in sense)
+
+
+def test_a_vector_that_knows_no_context_knows_no_sense() -> None:
+    said = [word for own in TWO_SENSES.values() for s in own for text in s for word in text.split()]
+    subject = small_subject("bert", "encoder.positions.kind=none", words=tuple(dict.fromkeys(said)))
+    found = Analysis.choose("word-senses").run(Case(subject, []))
+    assert found.arrays["right"].shape == (len(TWO_SENSES), 3)
+    assert found.arrays["right"][:, 0] == pytest.approx(5 / 11)

@@ -2,7 +2,8 @@
 
 from bertwright.analysis.removal.importance import HeadImportance
 from bertwright.analysis.removal.layers import LayerRedundancy
+from bertwright.analysis.removal.learned_gates import LearnedGates
 from bertwright.analysis.removal.one_head import OneHead
 from bertwright.analysis.removal.single_heads import SingleHeads
 
-__all__ = ["HeadImportance", "LayerRedundancy", "OneHead", "SingleHeads"]
+__all__ = ["HeadImportance", "LayerRedundancy", "LearnedGates", "OneHead", "SingleHeads"]
