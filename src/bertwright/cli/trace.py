@@ -58,7 +58,7 @@ def trace(
     from bertwright.training.tracing import trace as traced
 
     if (data is None) == (not text):
-        raise UserError("trace follows a text: give one with --text, or a data set with --data")
+        raise UserError("trace follows a text or a data set: give --text or --data, one of the two")
     if model is not None and tokenizer is not None:
         raise UserError("--model brings its own tokenizer: leave --tokenizer out")
     name, changes = recipe_and_changes(words)
