@@ -1,5 +1,8 @@
 """Attributions: exact where a model is linear, complete where it is not, whole shares."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 import torch
@@ -26,6 +29,22 @@ def identity() -> Subject:
             if name.endswith(("output.weight", "down.weight")):
                 parameter.zero_()
     return subject
+
+
+@contextmanager
+def reading_the_place_before() -> Generator[Answer]:
+    """An answer of a model that attends to the place before the hidden one alone."""
+    subject = small_subject("bert", "encoder.depth.layers=1")
+    (text,) = read_texts(subject, [Example("the keeper sees a ship")])
+    own = Answer.of(subject, text, 0, 0)
+
+    def only_before(weights: torch.Tensor) -> torch.Tensor:
+        told = torch.zeros_like(weights)
+        told[..., own.place - 1] = 1
+        return told
+
+    with subject.encoder.replace("blocks.0.attention.weights", only_before):
+        yield own
 
 
 def test_an_identity_keeps_every_state_its_own() -> None:
@@ -65,17 +84,7 @@ def test_integrated_gradients_are_complete() -> None:
 
 
 def test_the_piece_that_decides_is_named() -> None:
-    """A reader of the place before the hidden one alone, by a planted weight."""
-    subject = small_subject("bert", "encoder.depth.layers=1")
-    (text,) = read_texts(subject, [Example("the keeper sees a ship")])
-    own = Answer.of(subject, text, 0, 0)
-
-    def only_before(weights: torch.Tensor) -> torch.Tensor:
-        told = torch.zeros_like(weights)
-        told[..., own.place - 1] = 1
-        return told
-
-    with subject.encoder.replace("blocks.0.attention.weights", only_before):
+    with reading_the_place_before() as own:
         found, _ = own.attributed(64)
     for values in found.values():
         others = np.delete(np.abs(values), [own.place - 1, own.place])
@@ -83,13 +92,16 @@ def test_the_piece_that_decides_is_named() -> None:
         assert others.max() < 1e-12
 
 
-def test_a_report_of_both(tmp_path) -> None:
+def test_reports_of_a_small_model() -> None:
     own = case(small_subject())
     found = Analysis.choose({"kind": "answer-attribution", "points": 64}).run(own)
     assert {f.metric for f in found.findings} >= {"fall, at random", "lead of gradient"}
     mixed = Analysis.choose({"kind": "token-mixing", "probes": 2}).run(own)
     assert [f.layer for f in mixed.findings] == [0, 1]
     assert all(0 < f.value < 1 for f in mixed.findings)
+    flows = Analysis.choose("attention-flow").run(own)
+    assert flows.arrays["correlations"].shape == (len(own.texts), 3)
+    assert (np.abs(flows.arrays["correlations"]) <= 1).all()
 
 
 def test_a_flow_is_bounded_by_what_stands_between() -> None:
@@ -115,17 +127,7 @@ def test_a_place_without_which_nothing_changes_has_not_moved_the_score() -> None
 
 
 def test_attention_flow_finds_the_way_it_is_given() -> None:
-    """A reader of one place alone: it moves the score, and there attention leads."""
-    subject = small_subject("bert", "encoder.depth.layers=1")
-    (text,) = read_texts(subject, [Example("the keeper sees a ship")])
-    own = Answer.of(subject, text, 0, 0)
-
-    def only_before(weights: torch.Tensor) -> torch.Tensor:
-        told = torch.zeros_like(weights)
-        told[..., own.place - 1] = 1
-        return told
-
-    with subject.encoder.replace("blocks.0.attention.weights", only_before):
+    with reading_the_place_before() as own:
         changes, (weights,) = changes_without(own), attended(own)
     flows = greatest_flows([weights], own.place)
     flows[own.place], changes[own.place] = 0, 0
