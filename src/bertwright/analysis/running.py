@@ -106,10 +106,14 @@ def analyse(
         for analysis, listener in zip(listening, listeners, strict=True):
             found[analysis.own_kind()] = listener.found()
         say(f"{len(listening)} read {len(case.texts)} texts: {time.monotonic() - began:.0f} s")
-    for analysis in able:
-        if analysis.own_kind() not in found:
-            found[analysis.own_kind()] = analysis.run(case)
-    return [_answered(analysis, case, found, lacks, out) for analysis in analyses]
+    answered: list[Answered] = []
+    for analysis in analyses:
+        kind, began = analysis.own_kind(), time.monotonic()
+        if lacks[kind] is None and kind not in found:
+            found[kind] = analysis.run(case)
+            say(f"{kind}: {time.monotonic() - began:.0f} s")
+        answered.append(_answered(analysis, case, found, lacks, out))
+    return answered
 
 
 def with_other(answered: Sequence[Answered], others: Sequence[Answered]) -> list[Answered]:

@@ -34,11 +34,12 @@ class AttentionFlow(Analysis):
     """In every short text one piece is hidden and named. How far the score of the right one moves
     when another piece is hidden, too, is held against what attention says of that piece: the last
     layer, the product of (A + 1) / 2 over layers, or the greatest flow to it through edges of these
-    capacities; A is the mean of the heads. Texts of more than ``longest`` places are left out: a
-    flow takes long."""
+    capacities; A is the mean of the heads. Of texts with up to ``longest`` places the first
+    ``most`` are read: a flow takes long."""
 
     kind: Literal["attention-flow"] = "attention-flow"
     longest: int = Field(default=24, ge=6)
+    most: int = Field(default=30, ge=2)
     number = "B13"
     group = "attribution"
     question = "Does attention, followed through the layers, tell what an answer comes from?"
@@ -48,14 +49,14 @@ class AttentionFlow(Analysis):
     def lacks(self, case: Case) -> str | None:
         if case.subject.text_model.model.output is None or case.subject.text_model.continues:
             return "it needs a model that names hidden pieces"
-        if not any(self._is_short(case, number) for number in range(len(case.texts))):
+        if not self._chosen(case):
             return f"it needs texts of five to {self.longest} places"
         return super().lacks(case)
 
     def run(self, case: Case) -> Found:
-        chosen = [number for number in range(len(case.texts)) if self._is_short(case, number)]
         answers = [
-            Answer.of(case.subject, case.texts[number], case.seed, number) for number in chosen
+            Answer.of(case.subject, case.texts[number], case.seed, number)
+            for number in self._chosen(case)
         ]
         told = np.array([self._correlations(own) for own in answers])
         findings = [
@@ -86,9 +87,13 @@ class AttentionFlow(Analysis):
         axes.axhline(0, color="grey")
         axes.set_ylabel("rank correlation with the change of the score")
 
-    def _is_short(self, case: Case, number: int) -> bool:
-        text = case.texts[number]
-        return len(text) <= self.longest and (text.word >= 0).sum() > 3
+    def _chosen(self, case: Case) -> list[int]:
+        short = [
+            number
+            for number, text in enumerate(case.texts)
+            if len(text) <= self.longest and (text.word >= 0).sum() > 3
+        ]
+        return short[: self.most]
 
     def _correlations(self, answer: Answer) -> list[float]:
         """Of each view with how far the score moves, over the other pieces."""

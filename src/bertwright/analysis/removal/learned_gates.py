@@ -39,9 +39,9 @@ class LearnedGates(Analysis):
     """
 
     kind: Literal["learned-gates"] = "learned-gates"
-    penalties: tuple[float, ...] = Field(default=(0.3, 1.0, 3.0), min_length=1)
-    steps: int = Field(default=100, ge=1)
-    rate: float = Field(default=0.1, gt=0)
+    penalties: tuple[float, ...] = Field(default=(0.3, 1.0), min_length=1)
+    steps: int = Field(default=40, ge=1)
+    rate: float = Field(default=0.2, gt=0)
     number = "B18"
     group = "heads"
     question = "Which heads can go together, if gates may learn it?"
