@@ -12,6 +12,7 @@ from bertwright.analysis.geometry.senses import nearest_alike
 from bertwright.analysis.geometry.two_senses import SENTENCES as TWO_SENSES
 from bertwright.analysis.planted.models import SENTENCES, WORDS, small_subject
 from bertwright.analysis.probing.linear import control_tags
+from bertwright.analysis.probing.numbers import Numbers
 from bertwright.analysis.texts import read_texts
 from bertwright.analysis.word_states import WordStates, means, word_states
 from bertwright.tasks.formats.examples import Example
@@ -132,3 +133,21 @@ def test_a_vector_that_knows_no_context_knows_no_sense() -> None:
     found = Analysis.choose("word-senses").run(Case(subject, []))
     assert found.arrays["right"].shape == (len(TWO_SENSES), 3)
     assert found.arrays["right"][:, 0] == pytest.approx(5 / 11)
+
+
+def test_a_value_that_is_written_in_a_state_is_read() -> None:
+    drawn = np.random.default_rng(0)
+    for question in Numbers().questions(0):
+        states = drawn.normal(0, 1, (len(question.values), 8))
+        errors, others = question.left(states)
+        assert errors.sum() / others.sum() > 0.8
+        states[:, 3] = question.values / 100
+        errors, others = question.left(states)
+        assert errors.sum() / others.sum() < 0.01
+
+
+def test_numbers_that_are_unknown_words_are_all_alike() -> None:
+    found = Numbers(below=100, most=40).run(Case(small_subject(), []))
+    told = {(f.metric, f.layer): f.value for f in found.findings}
+    assert told["value, interpolated", 0] == pytest.approx(1)
+    assert told["value, interpolated", 2] == pytest.approx(1)

@@ -1,12 +1,11 @@
 """Whether the state of a word tells its sense (Peters et al. 2018, table 4)."""
 
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from sklearn.metrics import silhouette_score
 
 from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.conclusions import Conclusion, concluded
@@ -32,10 +31,13 @@ class WordSenses(Analysis):
     sites = SITES
 
     def run(self, case: Case) -> Found:
+        from sklearn import metrics
+
+        silhouette: Any = metrics.silhouette_score
         senses, states = self._occurrences(case)
         right = np.array([[nearest_alike(unit(own), senses) for own in word] for word in states])
         spread = np.array(
-            [[silhouette_score(own, senses, metric="cosine") for own in word] for word in states]
+            [[silhouette(own, senses, metric="cosine") for own in word] for word in states]
         )
         coin = Baseline("a coin among the others", float((len(senses) / 2 - 1) / (len(senses) - 1)))
         findings: list[Finding] = []

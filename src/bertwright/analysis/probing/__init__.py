@@ -6,6 +6,7 @@ from bertwright.analysis.probing.edges import EdgeProbe
 from bertwright.analysis.probing.identity import TokenIdentity
 from bertwright.analysis.probing.linear import LinearProbe
 from bertwright.analysis.probing.main_auxiliary import MainAuxiliary
+from bertwright.analysis.probing.numbers import Numbers
 from bertwright.analysis.probing.structural import StructuralProbe
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "EdgeProbe",
     "LinearProbe",
     "MainAuxiliary",
+    "Numbers",
     "StructuralProbe",
     "TokenIdentity",
 ]
