@@ -1,6 +1,7 @@
 """Whether a model knows how sentences are built, and where."""
 
 from bertwright.analysis.syntax.attention_parser import AttentionParser
+from bertwright.analysis.syntax.features import AttentionFeatures
 from bertwright.analysis.syntax.relation_heads import RelationHeads
 
-__all__ = ["AttentionParser", "RelationHeads"]
+__all__ = ["AttentionFeatures", "AttentionParser", "RelationHeads"]
