@@ -9,6 +9,7 @@ import torch
 from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.geometry.contextuality import unit, with_itself, with_random, with_sentence
 from bertwright.analysis.geometry.senses import nearest_alike
+from bertwright.analysis.geometry.sentence_vectors import CENTRED, POOLINGS, found_again, pooled
 from bertwright.analysis.geometry.two_senses import SENTENCES as TWO_SENSES
 from bertwright.analysis.planted.models import SENTENCES, WORDS, small_subject
 from bertwright.analysis.probing.linear import control_tags
@@ -151,3 +152,31 @@ def test_numbers_that_are_unknown_words_are_all_alike() -> None:
     told = {(f.metric, f.layer): f.value for f in found.findings}
     assert told["value, interpolated", 0] == pytest.approx(1)
     assert told["value, interpolated", 2] == pytest.approx(1)
+
+
+def test_a_vector_finds_its_own_half_again() -> None:
+    drawn = np.random.default_rng(0).normal(0, 1, (20, 16))
+    assert found_again(drawn, 3 * drawn).tolist() == [1] * 20
+    assert found_again(np.ones((5, 4)), np.ones((5, 4))) == pytest.approx(1 / 5)
+
+
+def test_places_that_are_all_alike_make_one_vector() -> None:
+    """Without positions, and with blocks that write nothing, a word said again and again."""
+    subject = small_subject("bert", "encoder.positions.kind=none")
+    with torch.no_grad():
+        for name, parameter in subject.encoder.blocks.named_parameters():
+            if "output" in name or "down" in name:
+                parameter.zero_()
+    vectors = dict(zip(POOLINGS, pooled(Case(subject, []), [("lamp",) * 5]), strict=True))
+    assert vectors["mean of words"].shape == (1, 32)
+    np.testing.assert_allclose(vectors["mean of two layers"], vectors["mean of words"], rtol=1e-6)
+
+
+def test_vectors_of_halves_are_reported() -> None:
+    subject = small_subject()
+    said = [" ".join(np.random.default_rng(n).choice(WORDS, 10)) for n in range(6)]
+    found = Analysis.choose("sentence-vectors").run(
+        Case(subject, read_texts(subject, [Example(own) for own in said]))
+    )
+    assert [f.metric for f in found.findings[:8]] == [*POOLINGS, CENTRED]
+    assert all(0 <= f.value <= 1 for f in found.findings[:8])

@@ -2,5 +2,6 @@
 
 from bertwright.analysis.geometry.contextuality import Contextuality
 from bertwright.analysis.geometry.senses import WordSenses
+from bertwright.analysis.geometry.sentence_vectors import SentenceVectors
 
-__all__ = ["Contextuality", "WordSenses"]
+__all__ = ["Contextuality", "SentenceVectors", "WordSenses"]
