@@ -149,7 +149,7 @@ def test_the_verb_traces_a_text_a_data_set_and_a_model(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("bert-tiny",), "give one with --text, or a data set with --data"),
+        (("bert-tiny",), "give --text or --data, one of the two"),
         (("bert-tiny", "--text", " "), "holds no word"),
         (("bert-tiny", "--text", ""), "holds no word"),
         (("bert-tiny", "--text", TEXT, "--row", 70), "there is no row 70: the text makes 1"),
