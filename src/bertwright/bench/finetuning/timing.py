@@ -78,7 +78,7 @@ def contend(plan: Plan, task: str, side: str, turns: Turns) -> None:
             part,
             folder,
             0,
-            side == "best",
+            peer.BEST if side == "best" else peer.AS_IT_IS,
             before_step=turns.before_step,
             epochs=FOREVER,
         )
