@@ -35,6 +35,9 @@ CLASSES = {
 }
 """The stock classes by the kind of answer."""
 
+PROBLEMS = {"class": "single_label_classification", "number": "regression"}
+"""What the stock classes call them."""
+
 Lap = Callable[[], None]
 
 AS_IT_IS: Mapping[str, Any] = {}
@@ -72,8 +75,9 @@ def model_of(folder: Path, part: Part, dropout: float) -> Any:
     }
     if name in ("class", "tags", "number"):
         settings["num_labels"] = part.answering.num_outputs
-    if name == "number":
-        settings["problem_type"] = "regression"
+    # Said beforehand, because a model that finds it out is compiled twice.
+    if name in PROBLEMS:
+        settings["problem_type"] = PROBLEMS[name]
     transformers.logging.set_verbosity_error()
     return getattr(transformers, CLASSES[name]).from_pretrained(folder, **settings)
 
@@ -95,6 +99,8 @@ def trained(
     from transformers import Trainer, TrainerCallback, TrainingArguments, set_seed
 
     set_seed(seed)
+    # Of the models before, whose graphs count against what may be compiled.
+    torch.compiler.reset()
     model = model_of(folder, part, plan.dropout)
     seconds: list[float] = []
 
