@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input
 TORCH := $(shell grep '^torch==' constraints.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test recipes check format documents studies bench clean
+.PHONY: help setup quickstart test recipes analyses check format documents studies bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ format: .venv/.development ## Lay the code out and mend what the linter can
 
 recipes: .venv/.development ## Build, count, train, resume and export every recipe, in short
 	$(BIN)/bertwright recipes check --quick
+
+analyses: .venv/.development ## Ask every analysis of what was planted for it, and of a toy model
+	$(BIN)/bertwright analyse --check --quick
 
 studies: .venv/.development ## Run every study of a claim and write docs/claims.md (hours; goes on where it was)
 	$(BIN)/bertwright study run -o studies --processes 2

@@ -1,10 +1,8 @@
-"""Attention by what it brings: parts that add up to the whole, and places that bring nothing."""
+"""Attention by what it brings: parts that add up to the whole."""
 
 import torch
 
-from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.identifiability.effective import head_outputs
-from bertwright.analysis.planted.attention import pointing
 from bertwright.analysis.planted.models import SENTENCES, small_subject
 from bertwright.analysis.texts import read_texts
 from bertwright.tasks.formats.examples import Example
@@ -25,21 +23,3 @@ def test_lengths_are_those_of_what_is_written_and_parts_add_up() -> None:
     )
     total = torch.einsum("hij,hjd->id", weights, brought) + module.bias
     torch.testing.assert_close(total, output, rtol=1e-6, atol=1e-9)
-
-
-def test_a_place_that_brings_nothing_gets_nothing() -> None:
-    subject = small_subject()
-    case = Case(subject, read_texts(subject, [Example(text) for text in SENTENCES]))
-
-    def without_the_first(value: torch.Tensor) -> torch.Tensor:
-        value = value.clone()
-        value[:, :, 0] = 0
-        return value
-
-    with (
-        pointing(subject, {0: ("even",) * 4, 1: ("even",) * 4}),
-        subject.encoder.replace("blocks.*.attention.value", without_the_first),
-    ):
-        found = Analysis.choose("attention-norms").run(case)
-    assert (found.arrays["weight"][..., 0] > 0.05).all()
-    assert (found.arrays["length"][..., 0] < 1e-12).all()

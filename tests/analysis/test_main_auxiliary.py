@@ -1,8 +1,6 @@
-"""The main auxiliary: states that know trees go on where those that know places go wrong."""
+"""The main auxiliary: its sentences, and a report."""
 
 import numpy as np
-import pytest
-import torch
 
 from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.planted.models import small_subject
@@ -10,9 +8,7 @@ from bertwright.analysis.probing.main_auxiliary import (
     AUXILIARIES,
     NOUNS,
     Sentence,
-    chosen,
     drawn,
-    scorer,
 )
 from bertwright.analysis.texts import read_texts
 from bertwright.tasks.formats.examples import Example
@@ -30,25 +26,6 @@ def test_places_tell_only_where_no_clause_comes_first() -> None:
             assert sentence.words[sentence.main] in AUXILIARIES
             assert first == (sentence.other if behind_clause else sentence.main)
     assert any(sentence.other > sentence.main for sentence in sentences(False))
-
-
-@pytest.mark.parametrize("knows", ["tree", "place"])
-def test_what_is_planted_decides_the_rule(knows: str) -> None:
-    def states(own: list[Sentence]) -> tuple[torch.Tensor, torch.Tensor]:
-        sizes = torch.tensor([len(sentence.words) for sentence in own])
-        real = torch.arange(int(sizes.max())) < sizes[:, None]
-        found = torch.randn(*real.shape, 6, generator=torch.Generator().manual_seed(0)) / 10
-        for row, sentence in enumerate(own):
-            first = next(n for n, word in enumerate(sentence.words) if word in AUXILIARIES)
-            found[row, sentence.main if knows == "tree" else first, 0] += 3
-        return found, real
-
-    plain, behind = sentences(False), sentences(True)
-    learned = scorer(*states(plain), np.array([sentence.main for sentence in plain]))
-    said = chosen(*states(behind), learned)
-    main, other = (np.array([getattr(s, name) for s in behind]) for name in ("main", "other"))
-    assert (said == main).mean() == pytest.approx(1 if knows == "tree" else 0, abs=0.02)
-    assert (said == other).mean() == pytest.approx(0 if knows == "tree" else 1, abs=0.02)
 
 
 def test_a_report_of_a_small_model() -> None:

@@ -1,4 +1,4 @@
-"""What is found in states: planted clouds, layers and tags."""
+"""What is found in states: their means, their tags, their halves."""
 
 from pathlib import Path
 
@@ -7,38 +7,16 @@ import pytest
 import torch
 
 from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.geometry.contextuality import unit, with_itself, with_random, with_sentence
 from bertwright.analysis.geometry.senses import nearest_alike
-from bertwright.analysis.geometry.sentence_vectors import CENTRED, POOLINGS, found_again, pooled
+from bertwright.analysis.geometry.sentence_vectors import CENTRED, POOLINGS, pooled
 from bertwright.analysis.geometry.two_senses import SENTENCES as TWO_SENSES
 from bertwright.analysis.planted.models import SENTENCES, WORDS, small_subject
 from bertwright.analysis.probing.linear import control_tags
 from bertwright.analysis.probing.numbers import Numbers
 from bertwright.analysis.texts import read_texts
-from bertwright.analysis.word_states import WordStates, means, word_states
+from bertwright.analysis.word_states import means, word_states
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.treebank import Tree
-
-
-def cloud(offset: float, words: int = 4000, width: int = 64) -> WordStates:
-    generator = np.random.default_rng(0)
-    states = generator.normal(0, 1, (1, words, width)).astype(np.float32)
-    states[..., 0] += offset
-    names = tuple(str(n % 50) for n in range(words))
-    return WordStates(states, np.repeat(np.arange(words // 10), 10), names)
-
-
-def test_the_cosines_of_a_cloud_and_of_a_cone() -> None:
-    for offset in (0.0, 8.0):
-        own = cloud(offset)
-        parts, wholes = with_random(unit(own.states[0]), own, 0)
-        expected = offset**2 / (offset**2 + 64)
-        assert parts.sum() / wholes.sum() == pytest.approx(expected, abs=0.02)
-        same, _ = with_itself(unit(own.states[0]), own, 5, 0)
-        assert same.mean() == pytest.approx(expected, abs=0.02)
-    alike = WordStates(np.ones((1, 20, 4), np.float32), np.repeat(np.arange(4), 5), ("a",) * 20)
-    parts, wholes = with_sentence(alike.states[0], alike)
-    assert parts == pytest.approx(wholes)
 
 
 def test_states_are_written_once_and_are_the_means_of_pieces(tmp_path: Path) -> None:
@@ -55,19 +33,6 @@ def test_states_are_written_once_and_are_the_means_of_pieces(tmp_path: Path) -> 
     assert tuple(np.array(found.words)[found.text == 2]) == text.words
     word_states(case)
     assert file.stat().st_mtime_ns == written
-
-
-def test_a_word_is_its_own_neighbour_before_the_blocks(tmp_path: Path) -> None:
-    subject = small_subject("bert", "encoder.positions={kind: none}")
-    drawn = [np.random.default_rng(n).permutation(WORDS[:10])[:7] for n in range(12)]
-    texts = [Example(" ".join(words)) for words in drawn]
-    found = Analysis.choose("contextuality").run(
-        Case(subject, read_texts(subject, texts), cache=tmp_path)
-    )
-    same, random = found.arrays["one word"], found.arrays["random words"]
-    assert same[0] == pytest.approx(1, abs=1e-6)
-    assert same[-1] < 0.9999
-    assert (same > random).all()
 
 
 def trees(number: int = 60) -> list[Tree]:
@@ -128,36 +93,11 @@ def test_every_sense_has_sentences_that_say_its_word_once() -> None:
         assert all(said.split().count(word) == 1 for sense in senses for said in sense)
 
 
-def test_a_vector_that_knows_no_context_knows_no_sense() -> None:
-    said = [word for own in TWO_SENSES.values() for s in own for text in s for word in text.split()]
-    subject = small_subject("bert", "encoder.positions.kind=none", words=tuple(dict.fromkeys(said)))
-    found = Analysis.choose("word-senses").run(Case(subject, []))
-    assert found.arrays["right"].shape == (len(TWO_SENSES), 3)
-    assert found.arrays["right"][:, 0] == pytest.approx(5 / 11)
-
-
-def test_a_value_that_is_written_in_a_state_is_read() -> None:
-    drawn = np.random.default_rng(0)
-    for question in Numbers().questions(0):
-        states = drawn.normal(0, 1, (len(question.values), 8))
-        errors, others = question.left(states)
-        assert errors.sum() / others.sum() > 0.8
-        states[:, 3] = question.values / 100
-        errors, others = question.left(states)
-        assert errors.sum() / others.sum() < 0.01
-
-
 def test_numbers_that_are_unknown_words_are_all_alike() -> None:
     found = Numbers(below=100, most=40).run(Case(small_subject(), []))
     told = {(f.metric, f.layer): f.value for f in found.findings}
     assert told["value, interpolated", 0] == pytest.approx(1)
     assert told["value, interpolated", 2] == pytest.approx(1)
-
-
-def test_a_vector_finds_its_own_half_again() -> None:
-    drawn = np.random.default_rng(0).normal(0, 1, (20, 16))
-    assert found_again(drawn, 3 * drawn).tolist() == [1] * 20
-    assert found_again(np.ones((5, 4)), np.ones((5, 4))) == pytest.approx(1 / 5)
 
 
 def test_places_that_are_all_alike_make_one_vector() -> None:

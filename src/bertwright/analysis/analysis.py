@@ -44,6 +44,16 @@ class Analysis(Choice):
     sites: ClassVar[tuple[str, ...]] = ()
     """The values that it reads."""
 
+    def about(self) -> dict[str, str]:
+        """What it is."""
+        return {
+            "analysis": self.own_kind(),
+            "id": self.number,
+            "group": self.group,
+            "question": self.question,
+            "source": self.source,
+        }
+
     def lacks(self, case: Case) -> str | None:
         """Why it says nothing of this model, in words."""
         return case.subject.lacks(*self.sites) if self.sites else None

@@ -141,10 +141,7 @@ def _answered(
     if lacks[kind] is not None:
         return Answered(analysis, lacks=lacks[kind])
     about = {
-        "analysis": kind,
-        "id": analysis.number,
-        "question": analysis.question,
-        "source": analysis.source,
+        **analysis.about(),
         "settings": analysis.model_dump(mode="json"),
         "model": case.subject.name,
         "model_digest": case.subject.digest,

@@ -4,6 +4,7 @@ a model and texts, and read by every analysis that looks at states."""
 import hashlib
 import json
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -51,14 +52,19 @@ def word_states(case: Case) -> WordStates:
         states = np.empty(shape, np.float32)
         listen(case.subject, case.texts, [_Writing(states, begins)])
         return WordStates(states, text, words)
-    key = json.dumps([case.subject.digest, digest(case.texts), SITES, "mean", "float32"])
-    file = case.cache / f"states-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npy"
+    file = states_file(case, case.cache)
     if not file.is_file():
         with atomic_file(file) as temporary:
             held = np.lib.format.open_memmap(temporary, "w+", np.float32, shape)
             listen(case.subject, case.texts, [_Writing(held, begins)])
             held.flush()
     return WordStates(np.load(file, mmap_mode="r"), text, words)
+
+
+def states_file(case: Case, cache: Path) -> Path:
+    """Where the states of the words of the texts are kept."""
+    key = json.dumps([case.subject.digest, digest(case.texts), SITES, "mean", "float32"])
+    return cache / f"states-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npy"
 
 
 class _Writing:

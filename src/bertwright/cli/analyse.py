@@ -1,16 +1,23 @@
 """``bertwright analyse``: what a model knows, and where."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bertwright.cli.output import AsJson, Document, report, say
 from bertwright.cli.plugin import Plugin
 
+if TYPE_CHECKING:
+    from bertwright.analysis.checking import Checked
+
 
 def analyse(
-    model: Annotated[Path, typer.Argument(help="A model folder, ours or Hugging Face's.")],
+    model: Annotated[
+        Path | None,
+        typer.Argument(help="A model folder, ours or Hugging Face's; none with --check."),
+    ] = None,
     names: Annotated[
         list[str] | None,
         typer.Argument(
@@ -37,15 +44,31 @@ def analyse(
         typer.Option(help="Another model, such as the one before fine-tuning: asked the same."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of whatever is drawn.")] = 0,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="See that analyses find what was planted; no model."),
+    ] = False,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="With --check: the toy is hardly trained, and asked less."),
+    ] = False,
     document: Document = None,
     plugin: Plugin = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask a model what it knows and where: findings with their intervals and baselines, held
-    against what was published, as JSON lines, pictures and one page."""
+    against what was published, as JSON lines, pictures and one page. Without a model, list what can
+    be asked."""
     from bertwright.machine import tune_allocator
 
     tune_allocator()
+    if check:
+        # Without a model all that is named are analyses.
+        _check([*([] if model is None else [str(model)]), *(names or [])], quick, as_json)
+        return
+    if model is None:
+        _list(as_json)
+        return
     from bertwright.analysis.analysis import Case
     from bertwright.analysis.reports import write_findings, write_report
     from bertwright.analysis.running import AGAINST, chosen, seconds_of_a_pass, with_other
@@ -82,3 +105,29 @@ def analyse(
         if own.lacks is not None:
             print(f"{own.analysis.number:>4}  not applicable: {own.lacks}")
     say(f"{page} has it all")
+
+
+def _list(as_json: bool) -> None:
+    from bertwright.analysis.running import chosen
+
+    known = sorted(chosen([]), key=lambda own: (own.group, int(own.number[1:]), own.own_kind()))
+    if as_json:
+        report({"analyses": [own.about() for own in known]}, as_json)
+        return
+    for own in known:
+        print(f"{own.number:>4}  {own.group:16} {own.own_kind():20} {own.question}")
+
+
+def _check(names: Sequence[str], quick: bool, as_json: bool) -> None:
+    from bertwright.analysis.checking import check_all
+    from bertwright.analysis.running import chosen
+
+    checked: list[Checked] = []
+    for each in check_all(chosen(names), quick, say):
+        checked.append(each)
+        if not as_json:
+            print(each, flush=True)
+    if as_json:
+        report({"analyses": [each.as_dict() for each in checked]}, as_json)
+    if not all(each.ok for each in checked):
+        raise typer.Exit(1)

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -11,11 +11,17 @@ from bertwright.analysis.subject import Subject
 
 Pointer = Literal["opening", "end", "self", "previous", "next", "even"]
 
-POINTERS: tuple[Pointer, ...] = get_args(Pointer)
+Heads = Mapping[int, Sequence[Pointer]]
+"""What each head of a layer looks at."""
+
+_ALIKE: Sequence[Pointer] = ("even",) * 4
+
+EVEN: Heads = {0: _ALIKE, 1: _ALIKE}
+"""Those of the small model that look everywhere alike."""
 
 
 @contextmanager
-def pointing(subject: Subject, heads: Mapping[int, Sequence[Pointer]]) -> Generator[None]:
+def pointing(subject: Subject, heads: Heads) -> Generator[None]:
     """Let all heads of these layers look where they are told while the context is open: at the
     first place or the last, at themselves or beside it (at itself, who has no such neighbour), or
     everywhere alike."""

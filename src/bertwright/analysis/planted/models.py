@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 
+from bertwright.analysis.analysis import Case
 from bertwright.analysis.subject import Subject
+from bertwright.analysis.texts import read_texts
 from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel
 from bertwright.recipes import Recipe
+from bertwright.tasks.formats.examples import Example
 from bertwright.text.tokenizers import WordsChoice
 from bertwright.text.vocabularies import train_tokenizer
 
@@ -42,3 +45,9 @@ def small_subject(system: str = "bert", *changes: str, words: Sequence[str] = WO
 
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+def small_case(system: str = "bert", *changes: str, texts: Sequence[str] = SENTENCES) -> Case:
+    """The small model and sentences of its words."""
+    subject = small_subject(system, *changes)
+    return Case(subject, read_texts(subject, [Example(text) for text in texts]))

@@ -65,7 +65,7 @@ class EdgeProbe(Analysis):
             arrays |= {f"{name} scores": scores, f"{name} weights": weights}
             gains = np.diff(scores, axis=1)
             numbers = np.arange(own.num_layers)
-            expected[name] = [float(of @ numbers[1:] / (of.sum() or np.nan)) for of in gains]
+            expected[name] = [_expected_layer(each) for each in gains]
             centre = weights @ numbers
             uneven = (weights * np.log(weights * own.num_layers)).sum(1)
             for metric, values in (
@@ -191,6 +191,13 @@ class Probe(nn.Module):
         mixed = torch.einsum("l,lnkd->nkd", shares, self.states[:, words])
         found = [project(mixed[:, n]) for n, project in enumerate(self.project)]
         return self.output(torch.tanh(self.inner(torch.cat(found, 1))))
+
+
+def _expected_layer(gains: NDArray[np.float64]) -> float:
+    """Where on average something becomes known, by the gains of layers 1 and on; 0 where the blocks
+    add nothing to what the embeddings tell."""
+    total = gains.sum()
+    return float(gains @ np.arange(1, len(gains) + 1) / total) if total > 0 else 0.0
 
 
 def edges_of(case: Case, own: WordStates) -> dict[str, Edges]:

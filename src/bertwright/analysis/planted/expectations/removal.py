@@ -1,0 +1,102 @@
+"""Heads of which one alone writes anything, and layers that do nothing."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from bertwright.analysis.analysis import Case
+from bertwright.analysis.asking import Asking
+from bertwright.analysis.planted.expecting import Expected, above, below, equal, same
+from bertwright.analysis.planted.models import small_case
+from bertwright.analysis.removal.gates import gated, open_gates
+from bertwright.analysis.removal.importance import HeadImportance, importances
+from bertwright.analysis.removal.layers import LayerRedundancy
+from bertwright.analysis.removal.learned_gates import LearnedGates, hard_concrete, open_chance
+from bertwright.analysis.removal.one_head import OneHead
+from bertwright.analysis.removal.single_heads import SingleHeads
+
+LIVE = (1, 2)
+"""The layer and the head that write anything."""
+
+
+def single_heads() -> Iterator[Expected]:
+    """Without any head but the live one nothing changes."""
+    own = live_case()
+    found = SingleHeads().run(own)
+    lost = {(f.layer, f.head): f.value for f in found.findings}
+    yield equal("what the dead are worth", [lost[at] for at in lost if at != LIVE], 0, 0)
+    yield above("what the live one is worth, either way", abs(lost[LIVE]), 1e-9)
+
+
+def one_head() -> Iterator[Expected]:
+    """With the live head alone nothing is lost."""
+    found = OneHead().run(live_case())
+    losses, whole = found.arrays["losses"], found.arrays["whole"]
+    yield equal("losses with the live head alone", losses[LIVE], whole, 0)
+    yield equal(
+        "losses of a layer of dead heads", losses[0], np.broadcast_to(whole, losses[0].shape), 0
+    )
+
+
+def importance() -> Iterator[Expected]:
+    """It is the slope of the loss in the gate, and nothing where nothing is written; the curve ends
+    where all heads are gone."""
+    own = small_case()
+    asking, step, at = Asking(own.subject, own.texts), 1e-5, (1, 3)
+    moved: list[np.ndarray] = []
+    for sign in (1, -1):
+        gates = open_gates(own.subject)
+        gates[at] += sign * step
+        with gated(own.subject, gates):
+            moved.append(asking.asked().loss)
+    slope = np.abs(moved[0] - moved[1]).mean() / (2 * step)
+    yield equal("against a central difference", importances(asking)[at] / slope, 1, 1e-5)
+    live = live_case()
+    yield same("heads that matter", (importances(Asking(live.subject, live.texts)) > 0).sum(), 1)
+    found = HeadImportance(step=0.25, orders=2).run(own)
+    with gated(own.subject, 0 * open_gates(own.subject)):
+        gone = asking.asked().mean
+    ends = [found.arrays[name][-1] for name in ("importance", "oracle")]
+    yield equal("ends of the curves", ends, gone, 0)
+
+
+def layers() -> Iterator[Expected]:
+    """A layer that does nothing can go."""
+    own = small_case("gpt-2")
+    with torch.no_grad():
+        for last in ("attention.output", "feed_forward.down"):
+            module = own.subject.encoder.blocks[1].get_submodule(f"sublayers.{last}")
+            for parameter in module.parameters():
+                parameter.zero_()
+    found = LayerRedundancy().run(own)
+    lost = [f.value for f in found.findings if "loss" in f.metric and f.layer == 1]
+    yield equal("what the layer is worth", lost, 0, 0)
+    yield equal("likeness of what goes in and comes out", found.arrays["likeness"][1, 2], 1)
+
+
+def learned_gates() -> Iterator[Expected]:
+    """A gate is open as often as its chance says; the dead close and take nothing with them."""
+    logits = torch.linspace(-4, 4, 9, dtype=torch.float64)
+    drawn = (torch.arange(100_000, dtype=torch.float64)[:, None] + 0.5) / 100_000
+    often = (hard_concrete(logits, drawn) > 0).double().mean(0)
+    yield equal("chances against how often it is so", open_chance(logits), often, 1e-4)
+    own = live_case()
+    gates = hard_concrete(LearnedGates(steps=120).learned(Asking(own.subject, own.texts), 1.0))
+    dead = torch.ones_like(gates, dtype=torch.bool)
+    dead[LIVE] = False
+    yield below("gates of the dead", gates[dead], 0)
+
+
+def live_case() -> Case:
+    """A small model of which one head writes."""
+    own = small_case()
+    with torch.no_grad():
+        for layer, block in enumerate(own.subject.encoder.blocks):
+            weight = block.get_submodule("sublayers.attention.output").weight
+            assert isinstance(weight, torch.Tensor)
+            by_head = weight.view(len(weight), own.subject.num_heads, -1)
+            for head in range(own.subject.num_heads):
+                if (layer, head) != LIVE:
+                    by_head[:, head] = 0
+    return own

@@ -1,0 +1,69 @@
+"""Heads that are wired to trees, and to verbs."""
+
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from bertwright.analysis.analysis import Case
+from bertwright.analysis.planted.expecting import Expected, above, below, equal, same
+from bertwright.analysis.planted.models import small_subject
+from bertwright.analysis.planted.trees import random_trees, wired
+from bertwright.analysis.syntax.attention_parser import AttentionParser
+from bertwright.analysis.syntax.features import AttentionFeatures
+from bertwright.analysis.syntax.relation_heads import RelationHeads
+from bertwright.analysis.texts import read_texts
+from bertwright.tasks.formats.treebank import Tree
+
+VERB = 3
+
+
+def relation_heads() -> Iterator[Expected]:
+    """The head that is wired to the tree tells every relation; without it none does."""
+    subject, own = small_subject(), random_trees(40)
+    case, analysis = Case(subject, read_texts(subject, own)), RelationHeads()
+    with wired(subject, own):
+        found = analysis.run(case).findings
+    yield same("heads", {(f.layer, f.head) for f in found}, {(1, 2)})
+    yield equal("accuracy", [f.value for f in found], 1, 0)
+    yield below("adjusted chance", [f.adjusted or 0.0 for f in found], 0.05)
+    yield below(
+        "accuracy where nothing is wired", [f.value for f in analysis.run(case).findings], 0.6
+    )
+
+
+def attention_parser() -> Iterator[Expected]:
+    """The wired head carries the parser."""
+    subject, own = small_subject(), random_trees(60, 7)
+    case = Case(subject, read_texts(subject, own))
+    with wired(subject, own):
+        found = AttentionParser(rate=0.3).run(case)
+    told = {f.metric: f.value for f in found.findings}
+    yield above("UAS of attention", told["attention"], 0.95)
+    others = [told[name] for name in ("untrained", "distances", "next word")]
+    yield below("UAS of all else", others, 0.5)
+    # Of 2 layers of 4 heads, what a word looks at.
+    yield same("the heaviest head", int(found.arrays["weights"].argmax()), 4 + 2)
+
+
+def attention_features() -> Iterator[Expected]:
+    """A head that looks at verbs alone gives them everything."""
+    subject, own = small_subject(), [_with_a_verb(tree) for tree in random_trees(24, 7)]
+
+    def at_the_verb(weights: Tensor, _: Tree) -> None:
+        weights[2] = 0
+        weights[2, :, 1 + VERB] = 1
+
+    case = Case(subject, read_texts(subject, own))
+    with wired(subject, own, at_the_verb):
+        found = AttentionFeatures(least=5).run(case)
+    (verbs,) = (f for f in found.findings if f.metric == "verbs")
+    yield same("the head of verbs", (verbs.layer, verbs.head), (1, 2))
+    yield equal("what it gives them", verbs.value, 1)
+    yield below("adjusted chance", verbs.adjusted or 0.0, 0.05)
+
+
+def _with_a_verb(tree: Tree) -> Tree:
+    size = len(tree.words)
+    heads = tuple(-1 if n == VERB else VERB for n in range(size))
+    tags = tuple("VERB" if n == VERB else "X" for n in range(size))
+    return Tree(tree.words, heads, tuple("root" if h < 0 else "dep" for h in heads), tags)
