@@ -37,10 +37,14 @@ class Shown:
         states: of all their words.
         sentences: their trees.
         choosing, judging: the numbers of those by which something is chosen, and judged.
+        parser: how weights of heads are learned.
+        probes: ways to learn a map of states, of which the best is taken.
     """
 
-    def __init__(self, case: Case, parser: AttentionParser, probe: StructuralProbe) -> None:
-        self.case, self.parser, self.probe = case, parser, probe
+    def __init__(
+        self, case: Case, parser: AttentionParser, probes: Sequence[StructuralProbe]
+    ) -> None:
+        self.case, self.parser, self.probes = case, parser, probes
         heard = ParserHeard(case, parser)
         listen(case.subject, case.texts, [heard])
         self.seen = [heard.seen[number] for number in range(len(case.texts))]
@@ -140,19 +144,21 @@ def tree_of_weighed_heads(shown: Shown) -> Told:
 
 
 def tree_of_states(shown: Shown) -> Told:
-    """The tree of the shortest distances behind the map of the layer whose distances were best on
-    what its map held out."""
+    """The tree of the shortest distances behind the map, and of the layer, whose distances were
+    best on what the map held out."""
     wanted = [shown.sentences[number].distances for number in shown.choosing]
-    probes: list[tuple[Tensor, float]] = []
+    found: list[tuple[float, int, Tensor]] = []
     for layer in range(shown.states.num_layers):
         states = [shown.sentences[n].read(shown.states, layer) for n in shown.choosing]
-        probes.append(fitted(states, wanted, shown.probe, shown.case.seed))
-    best = int(np.argmin([error for _, error in probes]))
+        for probe in shown.probes:
+            own, error = fitted(states, wanted, probe, shown.case.seed)
+            found.append((error, layer, own))
+    _, layer, best = min(found, key=lambda each: each[0])
 
     def nearness(number: int) -> Tensor:
-        return -distances(shown.sentences[number].read(shown.states, best) @ probes[best][0])
+        return -distances(shown.sentences[number].read(shown.states, layer) @ best)
 
-    return Told(_judged(shown, nearness), note=f"layer {best}, 0 before the blocks")
+    return Told(_judged(shown, nearness), note=f"layer {layer}, 0 before the blocks")
 
 
 def _judged(shown: Shown, nearness: Callable[[int], Tensor]) -> Counts:
