@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Literal
 
 import numpy as np
-import torch
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import Field
@@ -39,11 +38,11 @@ OF = ("all", *KINDS)
 class Coreference(Analysis):
     """In short tales of two or three people one of them is spoken of again, by a pronoun, a name or
     a noun. A head is right where from there it looks, of all earlier mentions, most to one of the
-    same person; of several that get as much by the share that is. The best head, of all tales and
-    of each kind, is chosen on half of them and judged on the other half. Beside it stand the
-    nearest mention, the nearest of the same word, a rule (the same word, else the nearest whose
-    gender and number fit), and the best head of the model with weights as they are drawn. The tales
-    are drawn from a grammar of our own, ``drawn`` of each kind."""
+    same person; of several that get as much by the share that is. The best head is chosen on half
+    of the tales and judged on the other half, on all of them and on those of each kind. Beside it
+    stand the nearest mention, the nearest of the same word, a rule (the same word, else the nearest
+    whose gender and number fit), and the best head of the model with weights as they are drawn. The
+    tales are drawn from a grammar of our own, ``drawn`` of each kind."""
 
     kind: Literal["coreference"] = "coreference"
     drawn: int = Field(default=200, ge=4)
@@ -54,47 +53,43 @@ class Coreference(Analysis):
     sites = ("blocks.*.attention.weights",)
 
     def lacks(self, case: Case) -> str | None:
-        if 2 * len(self._read(case)[0]) < len(KINDS) * self.drawn:
+        if 2 * len(self.asked_of(case)[0]) < len(KINDS) * self.drawn:
             return "its rows are too short for most of the tales that it would be asked of"
         return super().lacks(case)
 
     def run(self, case: Case) -> Found:
-        own, texts = self._read(case)
-        right, untrained = (
+        own, texts = self.asked_of(case)
+        choosing, judging = halves(len(own), case.seed)
+        trained, untrained = (
             looked_at(subject, texts, own)
             for subject in (case.subject, case.subject.untrained(case.seed))
         )
-        guessed = {
-            name: np.array([tale.share([guess(tale, sieves)]) for tale in own])
+        (layer, head), drawn = (best_head(right[choosing]) for right in (trained, untrained))
+        others = {
+            name: np.array([tale.same[guess(tale, sieves)] for tale in own], np.float64)
             for name, sieves in GUESSES.items()
-        }
-        best = chosen_head(right[halves(len(own), case.seed)[0]])
+        } | {"untrained": untrained[:, *drawn]}
         findings: list[Finding] = []
         leads: list[Finding] = []
         for kind in OF:
-            of_kind = np.array([kind in ("all", tale.kind) for tale in own])
-            choosing, judging = (half[of_kind[half]] for half in halves(len(own), case.seed))
-            head, drawn = (chosen_head(hits[choosing]) for hits in (right, untrained))
-            hits = right[judging, *head]
-            others = {name: of[judging] for name, of in guessed.items()}
-            others["untrained"] = untrained[judging, *drawn]
-            nearest = Baseline("nearest mention", float(others["nearest mention"].mean()))
-            for name, place in (("best head", head), ("head best of all", best)):
-                share = of_ratio(right[judging, *place], seed=case.seed)
-                findings.append(Finding.over_texts(f"{name}, {kind}", share, *place, nearest))
-            ones = np.ones(len(judging))
+            of = judging[[kind in ("all", own[n].kind) for n in judging]]
+            right, ones = trained[of, layer, head], np.ones(len(of))
+            baseline = Baseline("nearest mention", float(others["nearest mention"][of].mean()))
+            share = of_ratio(right, seed=case.seed)
+            findings.append(Finding.over_texts(f"best head, {kind}", share, layer, head, baseline))
             for name, other in others.items():
-                share = of_ratio(other, seed=case.seed)
+                share = of_ratio(other[of], seed=case.seed)
                 findings.append(Finding.over_texts(f"{name}, {kind}", share))
-                lead = of_difference((hits, ones), (other, ones), seed=case.seed)
+                lead = of_difference((right, ones), (other[of], ones), seed=case.seed)
                 told = Finding.over_texts(f"best head less {name}, {kind}", lead)
-                leads.append(replace(told, chance=sign_flips(hits - other, seed=case.seed)))
+                chance = sign_flips(right - other[of], seed=case.seed)
+                leads.append(replace(told, chance=chance))
         adjusted = benjamini_hochberg([lead.chance or 0.0 for lead in leads])
         findings += [
             replace(lead, adjusted=float(value), family=len(leads))
             for lead, value in zip(leads, adjusted, strict=True)
         ]
-        return Found(findings, {"heads": right.mean(0), "untrained": untrained.mean(0)})
+        return Found(findings, {"trained": trained.mean(0), "untrained": untrained.mean(0)})
 
     def conclusions(self, stored: Stored) -> list[Conclusion]:
         def less(other: str) -> dict[str, object]:
@@ -135,14 +130,16 @@ class Coreference(Analysis):
             bars.bar(places + (number - 2) * width, heights, width, label=name)
         bars.set_xticks(places, list(OF))
         bars.set_ylabel("share whose earlier mention is found")
-        bars.legend(loc="lower right")
-        image = grid.imshow(stored.arrays["heads"], vmin=0, vmax=1, aspect="auto")
+        bars.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(names))
+        image = grid.imshow(stored.arrays["trained"], vmin=0, vmax=1, aspect="auto")
+        grid.xaxis.get_major_locator().set_params(integer=True)
+        grid.yaxis.get_major_locator().set_params(integer=True)
         grid.set_xlabel("head, from 0")
         grid.set_ylabel("layer, from 0")
         figure.colorbar(image, label="share, all")
 
-    def _read(self, case: Case) -> tuple[list[Tale], list[ReadText]]:
-        """The tales that fit into a row of the model."""
+    def asked_of(self, case: Case) -> tuple[list[Tale], list[ReadText]]:
+        """The tales that fit into a row of the model, and as it reads them."""
         own = tales(self.drawn, np.random.default_rng(key(case.seed, "coreference")))
         said = [TaggedWords(tale.words, tale.words) for tale in own]
         texts = read_texts(case.subject, said, LENGTH)
@@ -172,18 +169,18 @@ class _MentionsHeard:
             weights = heard.attention(layer)
             for row, number in enumerate(heard.numbers):
                 tale = self.tales[number]
-                before = torch.tensor([mention.place for mention in tale.before])
-                between = heard.between_words(row, weights[row])[:, tale.asked.place].cpu()
-                given = between[:, before].numpy()
-                most = given >= given.max(1, keepdims=True)
-                self.right[number, layer] = [tale.share(np.flatnonzero(of).tolist()) for of in most]
+                before = [mention.place for mention in tale.before]
+                between = heard.between_words(row, weights[row]).cpu().numpy()
+                given = between[:, tale.asked.place, before]
+                most = given == given.max(1, keepdims=True)
+                self.right[number, layer] = (most & tale.same).sum(1) / most.sum(1)
 
     def found(self) -> Found:
         """Nothing but what was seen."""
         return Found([])
 
 
-def chosen_head(right: Floats) -> tuple[int, int]:
+def best_head(right: Floats) -> tuple[int, int]:
     """The layer and the head that are right most often, (N, layers, heads)."""
     layer, head = np.unravel_index(right.mean(0).argmax(), right.shape[1:])
     return int(layer), int(head)

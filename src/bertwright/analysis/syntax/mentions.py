@@ -1,21 +1,25 @@
 """Short tales in which two or three people are told of, and one of them is spoken of again; drawn
 from a grammar of our own."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 Kind = Literal["pronoun", "name", "noun"]
 Form = Literal["man", "woman", "several", "one"]
-"""By what somebody is spoken of, and what a word says of who it is: one that says neither man nor
+"""By what somebody is spoken of, and what that says of who it is: a word that says neither man nor
 woman is of one."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 PEOPLE: tuple[Form, ...] = ("man", "woman", "several")
 
-PRONOUNS = {"man": ("he", "him"), "woman": ("she", "her"), "several": ("they", "them")}
+PRONOUNS = {"man": "he", "woman": "she", "several": "they"}
+BEARING = {"he": "him", "she": "her", "they": "them"}
+"""Who does something, and to whom it is done."""
+
 NAMES = {
     "man": "Robert:Bob William:Bill Thomas:Tom Michael:Mike James:Jim Joseph:Joe Charles:Charlie "
     "Edward:Ed Daniel:Dan David:Dave Samuel:Sam Benjamin:Ben Matthew:Matt Nicholas:Nick",
@@ -33,10 +37,6 @@ NOUNS = {
 }
 """What somebody is called, and what else: the second of two nouns says nothing of man, woman or
 how many."""
-
-_SAID = (*(" ".join(own) for own in PRONOUNS.values()), NAMES["man"], NAMES["woman"])
-
-WITHOUT_ARTICLE = frozenset(" ".join(_SAID).replace(":", " ").split())
 
 WORK = (
     "doctor teacher lawyer writer driver farmer singer judge nurse pilot poet painter banker "
@@ -59,22 +59,20 @@ BETWEEN = (
     "0 looked at the river .",
     "the wind came from the sea , and 0 laughed .",
 )
-"""With who stands at 0."""
-
 ENDINGS = (
     "then 0 left the house .",
     "after an hour 0 went home .",
     "later a dog followed @ .",
     "the rain did not stop @ .",
 )
-"""The one who is spoken of again acts, or bears it."""
+"""With who does something at a number, and to whom it is done at @."""
 
 
 @dataclass(frozen=True)
 class Called:
-    """A word for somebody, and what it says of who it is."""
+    """Words for somebody, of which the last is looked at, and what it says of who it is."""
 
-    word: str
+    words: str
     form: Form
 
 
@@ -107,24 +105,18 @@ class Tale:
         """Among which it is to be found."""
         return self.mentions[:-1]
 
-    def share(self, chosen: Sequence[int]) -> float:
-        """How many of these earlier mentions are of who is asked for."""
-        return float(np.mean([self.before[n].person == self.asked.person for n in chosen]))
+    @property
+    def same(self) -> NDArray[np.bool_]:
+        """Which of these are of who is asked for."""
+        return np.array([mention.person == self.asked.person for mention in self.before])
 
 
 @dataclass(frozen=True)
 class Person:
-    """The names and the nouns of somebody; by ``told`` of them one is spoken of first."""
+    """By what somebody is spoken of at first, all in one breath, and by what again."""
 
-    form: Form
-    names: tuple[Called, ...]
-    nouns: tuple[Called, ...]
-    told: tuple[Called, ...]
-
-    def words(self, kind: Kind) -> tuple[Called, ...]:
-        """By which somebody may be spoken of again."""
-        pronoun = (Called(PRONOUNS[self.form][0], self.form),)
-        return {"pronoun": pronoun, "name": self.names, "noun": self.nouns}[kind]
+    first: tuple[Called, ...]
+    again: Mapping[Kind, tuple[Called, ...]]
 
 
 def tales(number: int, generator: np.random.Generator) -> list[Tale]:
@@ -135,72 +127,49 @@ def tales(number: int, generator: np.random.Generator) -> list[Tale]:
 def drawn(kind: Kind, generator: np.random.Generator) -> Tale:
     """One whose last mention is of this kind: who it is of has nothing to do with where they stand
     in what comes before."""
-    telling = _Telling(_people(kind, generator), generator)
-    telling.opening()
+    people, told = _people(kind, generator), _Told([], [])
+    opening = str(generator.choice(OPENINGS[len(people)]))
+    told.say(opening, {str(n): (n, person.first) for n, person in enumerate(people)})
     for _ in range(generator.integers(3)):
-        telling.between()
-    telling.ending(kind)
-    return Tale(tuple(telling.words), tuple(telling.mentions), kind)
+        number = int(generator.integers(len(people)))
+        words = (people[number].first[0], *people[number].again["pronoun"])
+        told.again(str(generator.choice(BETWEEN)), number, words[generator.integers(2)])
+    number = int(generator.choice([n for n, person in enumerate(people) if person.again[kind]]))
+    words = people[number].again[kind]
+    told.again(str(generator.choice(ENDINGS)), number, words[generator.integers(len(words))])
+    return Tale(tuple(told.words), tuple(told.mentions), kind)
 
 
-class _Telling:
+@dataclass(frozen=True)
+class _Told:
     """A tale as far as it is told."""
 
-    def __init__(self, people: Sequence[Person], generator: np.random.Generator) -> None:
-        self.people, self.generator = people, generator
-        self.words: list[str] = []
-        self.mentions: list[Mention] = []
+    words: list[str]
+    mentions: list[Mention]
 
-    def opening(self) -> None:
-        """All come in."""
-        openings = OPENINGS[len(self.people)]
-        for word in openings[self.generator.integers(len(openings))].split():
-            if word.isdigit():
-                self._introduce(int(word))
+    def say(self, sentence: str, who: Mapping[str, tuple[int, Sequence[Called]]]) -> None:
+        """One more sentence, in which these stand for people."""
+        for word in sentence.split():
+            if word in who:
+                self._mention(*who[word])
                 continue
-            # What is said of somebody's work ends where the sentence does.
+            # What is put behind a name ends where the sentence does.
             if word in (",", ".") and self.words[-1] == ",":
                 self.words.pop()
             self.words.append(word)
 
-    def between(self) -> None:
-        """Somebody is spoken of by the first word for them or by a pronoun; or time goes by."""
-        number = int(self.generator.integers(len(self.people)))
-        person = self.people[number]
-        words = (person.told[0], *person.words("pronoun"))
-        self._again(str(self.generator.choice(BETWEEN)), number, words)
+    def again(self, sentence: str, number: int, called: Called) -> None:
+        """One in which at most one of them is spoken of."""
+        borne = replace(called, words=BEARING.get(called.words, called.words))
+        self.say(sentence, {"0": (number, [called]), "@": (number, [borne])})
 
-    def ending(self, kind: Kind) -> None:
-        """Somebody is spoken of by a word of this kind."""
-        able = [n for n, person in enumerate(self.people) if person.words(kind)]
-        number = int(self.generator.choice(able))
-        words = self.people[number].words(kind)
-        self._again(str(self.generator.choice(ENDINGS)), number, words)
-
-    def _introduce(self, number: int) -> None:
-        first, *work = self.people[number].told
-        self._mention(number, first)
-        for other in work:
-            self.words += [",", "a"]
-            self._mention(number, other, with_article=False)
-            self.words.append(",")
-
-    def _again(self, sentence: str, number: int, options: Sequence[Called]) -> None:
-        called = options[int(self.generator.integers(len(options)))]
-        subject, other = PRONOUNS[self.people[number].form]
-        for word in sentence.split():
-            if word == "@" and called.word == subject:
-                self._mention(number, Called(other, called.form))
-            elif word in ("0", "@"):
-                self._mention(number, called)
-            else:
-                self.words.append(word)
-
-    def _mention(self, number: int, called: Called, with_article: bool = True) -> None:
-        if with_article and called.word not in WITHOUT_ARTICLE:
-            self.words.append("the")
-        self.mentions.append(Mention(len(self.words), called.word, called.form, number))
-        self.words.append(called.word)
+    def _mention(self, number: int, all_called: Sequence[Called]) -> None:
+        for called in all_called:
+            self.words.extend(called.words.split())
+            place = len(self.words) - 1
+            self.mentions.append(Mention(place, self.words[-1], called.form, number))
+            if len(all_called) > 1:
+                self.words.append(",")
 
 
 def _people(kind: Kind, generator: np.random.Generator) -> list[Person]:
@@ -209,21 +178,25 @@ def _people(kind: Kind, generator: np.random.Generator) -> list[Person]:
     while True:
         forms = generator.permutation(len(PEOPLE))[: generator.integers(2, 4)]
         people = [_person(PEOPLE[form], generator) for form in forms]
-        words = [called.word for own in people for called in (*own.names, *own.nouns)]
-        if len(set(words)) == len(words) and any(own.words(kind) for own in people):
+        words = [each.words for own in people for called in own.again.values() for each in called]
+        if len(set(words)) == len(words) and any(own.again[kind] for own in people):
             return people
 
 
 def _person(form: Form, generator: np.random.Generator) -> Person:
     """Somebody without a name, with one, or with a name and work."""
-    other = Called(OTHERWISE[form], form)
+    pronoun = (Called(PRONOUNS[form], form),)
     if generator.random() < 0.5:
-        noun, vague = str(generator.choice(NOUNS[form].split())).split(":")
-        nouns = (Called(noun, form), Called(vague, "one"))
-        return Person(form, (), nouns, nouns[:1])
+        noun, other = str(generator.choice(NOUNS[form].split())).split(":")
+        nouns = (Called(f"the {noun}", form), Called(f"the {other}", "one"))
+        return Person(nouns[:1], {"pronoun": pronoun, "name": (), "noun": nouns})
+    article = "the " if form == "several" else ""
     own = str(generator.choice(NAMES[form].split())).split(":")
-    names = tuple(Called(name, form) for name in own)
+    names = tuple(Called(article + name, form) for name in own)
+    nouns = (Called(f"the {OTHERWISE[form]}", form),)
     if form == "several" or generator.random() < 0.5:
-        return Person(form, names, (other,), names[:1])
-    work = Called(str(generator.choice(WORK.split())), "one")
-    return Person(form, names, (work, other), (names[0], work))
+        return Person(names[:1], {"pronoun": pronoun, "name": names, "noun": nouns})
+    work = str(generator.choice(WORK.split()))
+    nouns = (Called(f"the {work}", "one"), *nouns)
+    first = (names[0], Called(f"a {work}", "one"))
+    return Person(first, {"pronoun": pronoun, "name": names, "noun": nouns})
