@@ -27,6 +27,7 @@ PLANTED: Mapping[str, Expectations] = {
     "attention-shares": attention.shares,
     "change": dynamics.change,
     "contextuality": geometry.contextuality,
+    "coreference": syntax.coreference,
     "description-length": probing.description_length,
     "edge-probe": probing.edges,
     "effective-attention": identifiability.effective_attention,

@@ -2,14 +2,18 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 from torch import Tensor
 
 from bertwright.analysis.analysis import Case
+from bertwright.analysis.planted.attention import EVEN, pointing
 from bertwright.analysis.planted.expecting import Expected, above, below, equal, same
 from bertwright.analysis.planted.models import small_subject
 from bertwright.analysis.planted.trees import random_trees, wired
 from bertwright.analysis.syntax.attention_parser import AttentionParser
+from bertwright.analysis.syntax.coreference import Coreference
 from bertwright.analysis.syntax.features import AttentionFeatures
+from bertwright.analysis.syntax.mentions import Tale
 from bertwright.analysis.syntax.relation_heads import RelationHeads
 from bertwright.analysis.texts import read_texts
 from bertwright.tasks.formats.treebank import Tree
@@ -60,6 +64,33 @@ def attention_features() -> Iterator[Expected]:
     yield same("the head of verbs", (verbs.layer, verbs.head), (1, 2))
     yield equal("what it gives them", verbs.value, 1)
     yield below("adjusted chance", verbs.adjusted or 0.0, 0.05)
+
+
+def coreference() -> Iterator[Expected]:
+    """The head that is wired to earlier mentions finds all of them, ahead of every guess; where all
+    words get as much, heads are right as often as mentions are."""
+    case, analysis = Case(small_subject(), []), Coreference(drawn=20)
+    own, _ = analysis.asked_of(case)
+    with wired(case.subject, [_linked(tale) for tale in sorted(own, key=lambda t: -len(t.words))]):
+        found = analysis.run(case).findings
+    best = [f for f in found if f.metric.startswith("best head, ")]
+    yield same("heads", {(f.layer, f.head) for f in best}, {(1, 2)})
+    yield equal("share of mentions found", [f.value for f in best], 1, 0)
+    leads = [f for f in found if f.metric == "best head less nearest mention, all"]
+    yield below("adjusted chance", [f.adjusted or 0.0 for f in leads], 0.05)
+    others = [f.value for f in found if f.metric in ("nearest mention, all", "untrained, all")]
+    yield below("share of what is not wired", others, 0.7)
+    with pointing(case.subject, EVEN):
+        shares = analysis.run(case).arrays["trained"]
+    yield equal("share of chance", shares, np.mean([tale.same.mean() for tale in own]))
+
+
+def _linked(tale: Tale) -> Tree:
+    """A tale in which who is asked for depends on the first earlier mention."""
+    size, first = len(tale.words), tale.before[int(tale.same.argmax())]
+    heads = [-1] * size
+    heads[tale.asked.place] = first.place
+    return Tree(tale.words, tuple(heads), ("dep",) * size, ("X",) * size)
 
 
 def _with_a_verb(tree: Tree) -> Tree:
