@@ -54,7 +54,7 @@ def test_guesses_go_by_word_then_by_form_then_by_place() -> None:
 
 
 def test_short_rows_and_models_without_attention_are_asked_nothing() -> None:
-    choice = Analysis.choose({"kind": "coreference", "drawn": 4})
+    choice = Analysis.choose({"kind": "coreference", "drawn": 20})
     short = ("encoder.positions.size=16", "phases=[{length: 16, share: 1}]")
     assert "too short" in str(choice.lacks(Case(small_subject("bert", *short), [])))
     subject = small_subject()

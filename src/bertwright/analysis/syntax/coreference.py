@@ -45,7 +45,7 @@ class Coreference(Analysis):
     tales are drawn from a grammar of our own, ``drawn`` of each kind."""
 
     kind: Literal["coreference"] = "coreference"
-    drawn: int = Field(default=200, ge=4)
+    drawn: int = Field(default=200, ge=20)
     number = "B8"
     group = "syntax"
     question = "Do heads look from a mention of somebody to an earlier one?"
@@ -130,8 +130,8 @@ class Coreference(Analysis):
             bars.bar(places + (number - 2) * width, heights, width, label=name)
         bars.set_xticks(places, list(OF))
         bars.set_ylabel("share whose earlier mention is found")
-        bars.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(names))
-        image = grid.imshow(stored.arrays["trained"], vmin=0, vmax=1, aspect="auto")
+        figure.legend(loc="outside upper center", ncols=len(names))
+        image = grid.imshow(stored.arrays["trained"], aspect="auto")
         grid.xaxis.get_major_locator().set_params(integer=True)
         grid.yaxis.get_major_locator().set_params(integer=True)
         grid.set_xlabel("head, from 0")
