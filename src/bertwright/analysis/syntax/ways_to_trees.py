@@ -37,14 +37,11 @@ class Shown:
         states: of all their words.
         sentences: their trees.
         choosing, judging: the numbers of those by which something is chosen, and judged.
-        parser: how weights of heads are learned.
-        probes: ways to learn a map of states, of which the best is taken.
+        parser, probe: how weights of heads are learned, and maps of states.
     """
 
-    def __init__(
-        self, case: Case, parser: AttentionParser, probes: Sequence[StructuralProbe]
-    ) -> None:
-        self.case, self.parser, self.probes = case, parser, probes
+    def __init__(self, case: Case, parser: AttentionParser, probe: StructuralProbe) -> None:
+        self.case, self.parser, self.probe = case, parser, probe
         heard = ParserHeard(case, parser)
         listen(case.subject, case.texts, [heard])
         self.seen = [heard.seen[number] for number in range(len(case.texts))]
@@ -56,6 +53,10 @@ class Shown:
         """How many edges of a sentence the tree of most nearness (W, W), either way, has right."""
         either = nearness.maximum(nearness.mT)
         return self.sentences[number].edges_found(-either.double().numpy())
+
+    def judged(self, nearness: Callable[[int], Tensor]) -> Counts:
+        """The same of every sentence that judges, by its number."""
+        return np.array([self.edges_found(number, nearness(number)) for number in self.judging])
 
 
 @dataclass(frozen=True)
@@ -89,12 +90,8 @@ def links_found(seen: Seen, sentence: Sentence) -> Counts:
     counts to another, at which it looks most or which looks at it most."""
     inside = torch.from_numpy(sentence.counted)
     guessed = guesses(of_heads(seen)[:, inside][:, :, inside])
-    place = {int(word): own for own, word in enumerate(sentence.counted)}
-    found = np.zeros(guessed.shape[:2], np.int64)
-    for word, other in sentence.edges:
-        one, two = place[word], place[other]
-        found += (guessed[..., one] == two) | (guessed[..., two] == one)
-    return found
+    one, two = np.searchsorted(sentence.counted, np.array(sorted(sentence.edges)).T)
+    return ((guessed[..., one] == two) | (guessed[..., two] == one)).sum(-1)
 
 
 def links_of_one_head(shown: Shown) -> Told:
@@ -103,22 +100,19 @@ def links_of_one_head(shown: Shown) -> Told:
     found = np.array([links_found(*pair) for pair in pairs])
     by_head = found[shown.choosing].sum(0)
     way, head = map(int, np.unravel_index(by_head.argmax(), by_head.shape))
-    layer = divmod(head, shown.case.subject.num_heads)
-    return Told(found[shown.judging, way, head], *layer, WAYS[way])
+    place = divmod(head, shown.case.subject.num_heads)
+    return Told(found[shown.judging, way, head], *place, WAYS[way])
 
 
 def tree_of_one_head(shown: Shown) -> Told:
     """The tree of the head by which most edges are found."""
-    by_head = np.sum(
-        [
-            [shown.edges_found(n, weights) for weights in of_heads(shown.seen[n])]
-            for n in shown.choosing
-        ],
-        axis=0,
-    )
-    head = int(by_head.argmax())
-    found = _judged(shown, lambda n: of_heads(shown.seen[n])[head])
-    return Told(found, *divmod(head, shown.case.subject.num_heads))
+    found = [
+        [shown.edges_found(number, weights) for weights in of_heads(shown.seen[number])]
+        for number in shown.choosing
+    ]
+    head = int(np.sum(found, axis=0).argmax())
+    right = shown.judged(lambda number: of_heads(shown.seen[number])[head])
+    return Told(right, *divmod(head, shown.case.subject.num_heads))
 
 
 def tree_of_all_heads(shown: Shown) -> Told:
@@ -128,7 +122,7 @@ def tree_of_all_heads(shown: Shown) -> Told:
         weights = of_heads(shown.seen[number])
         return weights.maximum(weights.mT).mean(0)
 
-    return Told(_judged(shown, nearness))
+    return Told(shown.judged(nearness))
 
 
 def tree_of_weighed_heads(shown: Shown) -> Told:
@@ -140,29 +134,23 @@ def tree_of_weighed_heads(shown: Shown) -> Told:
     def nearness(number: int) -> Tensor:
         return shown.seen[number].scores(weights).log_softmax(1)[:, :-1]
 
-    return Told(_judged(shown, nearness))
+    return Told(shown.judged(nearness))
 
 
 def tree_of_states(shown: Shown) -> Told:
-    """The tree of the shortest distances behind the map, and of the layer, whose distances were
-    best on what the map held out."""
+    """The tree of the shortest distances behind the map of the layer whose distances were best on
+    what its map held out."""
     wanted = [shown.sentences[number].distances for number in shown.choosing]
-    found: list[tuple[float, int, Tensor]] = []
+    probes: list[tuple[Tensor, float]] = []
     for layer in range(shown.states.num_layers):
         states = [shown.sentences[n].read(shown.states, layer) for n in shown.choosing]
-        for probe in shown.probes:
-            own, error = fitted(states, wanted, probe, shown.case.seed)
-            found.append((error, layer, own))
-    _, layer, best = min(found, key=lambda each: each[0])
+        probes.append(fitted(states, wanted, shown.probe, shown.case.seed))
+    best = int(np.argmin([error for _, error in probes]))
 
     def nearness(number: int) -> Tensor:
-        return -distances(shown.sentences[number].read(shown.states, layer) @ best)
+        return -distances(shown.sentences[number].read(shown.states, best) @ probes[best][0])
 
-    return Told(_judged(shown, nearness), note=f"layer {layer}, 0 before the blocks")
-
-
-def _judged(shown: Shown, nearness: Callable[[int], Tensor]) -> Counts:
-    return np.array([shown.edges_found(number, nearness(number)) for number in shown.judging])
+    return Told(shown.judged(nearness), note=f"layer {best}, 0 before the blocks")
 
 
 TREES: dict[str, Callable[[Shown], Told]] = {
