@@ -21,6 +21,7 @@ PLANTED: Mapping[str, Expectations] = {
     "attention-features": syntax.attention_features,
     "attention-flow": attribution.flow,
     "attention-norms": identifiability.norms,
+    "attention-or-states": syntax.attention_or_states,
     "attention-parser": syntax.attention_parser,
     "attention-patterns": attention.patterns,
     "attention-rollout": attention.rolled_out,

@@ -7,14 +7,17 @@ from torch import Tensor
 
 from bertwright.analysis.analysis import Case
 from bertwright.analysis.planted.attention import EVEN, pointing
+from bertwright.analysis.planted.expectations.probing import noise, with_states
 from bertwright.analysis.planted.expecting import Expected, above, below, equal, same
 from bertwright.analysis.planted.models import small_subject
-from bertwright.analysis.planted.trees import random_trees, wired
+from bertwright.analysis.planted.trees import path_vectors, random_trees, wired
+from bertwright.analysis.syntax.attention_or_states import AttentionOrStates
 from bertwright.analysis.syntax.attention_parser import AttentionParser
 from bertwright.analysis.syntax.coreference import Coreference
 from bertwright.analysis.syntax.features import AttentionFeatures
 from bertwright.analysis.syntax.mentions import Tale
 from bertwright.analysis.syntax.relation_heads import RelationHeads
+from bertwright.analysis.syntax.ways_to_trees import TREES
 from bertwright.analysis.texts import read_texts
 from bertwright.tasks.formats.treebank import Tree
 
@@ -47,6 +50,29 @@ def attention_parser() -> Iterator[Expected]:
     yield below("UAS of all else", others, 0.5)
     # Of 2 layers of 4 heads, what a word looks at.
     yield same("the heaviest head", int(found.arrays["weights"].argmax()), 4 + 2)
+
+
+def attention_or_states() -> Iterator[Expected]:
+    """Trees that a head is wired to are told by attention alone, those that are written in states
+    by states alone."""
+    own, few, analysis = random_trees(120), random_trees(40), AttentionOrStates(rank=8)
+    with with_states(few, noise(3, 8 * len(few), 8)) as case, wired(case.subject, few):
+        told = {f.metric: f for f in analysis.run(case).findings}
+    for name in ("links of one head", "one head"):
+        finding = told[f"UUAS, {name}"]
+        yield same(f"the head of {name}", (finding.layer, finding.head), (1, 2))
+        yield equal(f"UUAS of {name}", finding.value, 1, 0)
+    yield above("UUAS of all heads, weighed", told["UUAS, all heads weighed"].value, 0.95)
+    yield below("UUAS of states of nothing", told["UUAS, states"].value, 0.5)
+
+    states = noise(3, 8 * len(own), 8)
+    states[2] = np.concatenate([path_vectors(tree) for tree in own])
+    with with_states(own, states) as case:
+        told = {f.metric: f for f in analysis.run(case).findings}
+    yield above("UUAS of states", told["UUAS, states"].value, 0.85)
+    yield same("their layer", told["UUAS, states"].note, "layer 2, 0 before the blocks")
+    others = ["chain", *(f"{name}, untrained" for name in TREES), *(set(TREES) - {"states"})]
+    yield below("UUAS of all else", [told[f"UUAS, {name}"].value for name in others], 0.5)
 
 
 def attention_features() -> Iterator[Expected]:
