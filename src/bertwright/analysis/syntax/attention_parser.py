@@ -183,17 +183,24 @@ def learned(sentences: Sequence[Seen], choice: AttentionParser, seed: int) -> tu
         order = torch.randperm(len(sentences), generator=generator).tolist()
         for start in range(0, len(order), AT_ONCE):
             some = [sentences[n] for n in order[start : start + AT_ONCE]]
-            losses = [
-                torch.nn.functional.cross_entropy(
-                    each.scores((pairs, roots)), each.target, reduction="none"
-                )[each.counted]
-                for each in some
-            ]
             update.zero_grad()
-            torch.cat(losses).mean().backward()
+            _loss(some, (pairs, roots)).backward()
             update.step()
             slower.step()
     return pairs.detach(), roots.detach()
+
+
+def _loss(sentences: Sequence[Seen], weights: tuple[Tensor, Tensor]) -> Tensor:
+    """Of all counted words at once: threads of many small losses wait for one another."""
+    widest = max(len(each.heads) for each in sentences)
+    scores = [
+        torch.nn.functional.pad(
+            each.scores(weights)[each.counted], (0, widest - len(each.heads)), value=-torch.inf
+        )
+        for each in sentences
+    ]
+    target = torch.cat([each.target[each.counted] for each in sentences])
+    return torch.nn.functional.cross_entropy(torch.cat(scores), target)
 
 
 def num_right(sentence: Seen, weights: tuple[Tensor, Tensor]) -> int:
