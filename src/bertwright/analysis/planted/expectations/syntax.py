@@ -21,7 +21,7 @@ from bertwright.analysis.syntax.ways_to_trees import TREES
 from bertwright.analysis.texts import read_texts
 from bertwright.tasks.formats.treebank import Tree
 
-VERB = 3
+SUBJECT, VERB = 1, 3
 
 
 def relation_heads() -> Iterator[Expected]:
@@ -30,8 +30,10 @@ def relation_heads() -> Iterator[Expected]:
     case, analysis = Case(subject, read_texts(subject, own)), RelationHeads()
     with wired(subject, own):
         found = analysis.run(case).findings
-    yield same("heads", {(f.layer, f.head) for f in found}, {(1, 2)})
+    told = {(f.layer, f.head, f.note) for f in found}
+    yield same("heads", told, {(1, 2, "looks at its head")})
     yield equal("accuracy", [f.value for f in found], 1, 0)
+    yield above("how far ahead of distances", [f.lead[0] for f in found if f.lead], 0)
     yield below("adjusted chance", [f.adjusted or 0.0 for f in found], 0.05)
     yield below(
         "accuracy where nothing is wired", [f.value for f in analysis.run(case).findings], 0.6
@@ -76,20 +78,25 @@ def attention_or_states() -> Iterator[Expected]:
 
 
 def attention_features() -> Iterator[Expected]:
-    """A head that looks at verbs alone gives them everything."""
+    """A head that looks at verbs alone gives them everything; one that looks there from subjects
+    alone gives everything along that link."""
     subject, own = small_subject(), [_with_a_verb(tree) for tree in random_trees(24, 7)]
 
     def at_the_verb(weights: Tensor, _: Tree) -> None:
-        weights[2] = 0
-        weights[2, :, 1 + VERB] = 1
+        weights[1:3] = 0
+        weights[1, :, 0] = 1
+        weights[1, 1 + SUBJECT] = 0
+        weights[2, :, 1 + VERB] = weights[1, 1 + SUBJECT, 1 + VERB] = 1
 
     case = Case(subject, read_texts(subject, own))
     with wired(subject, own, at_the_verb):
         found = AttentionFeatures(least=5).run(case)
-    (verbs,) = (f for f in found.findings if f.metric == "verbs")
-    yield same("the head of verbs", (verbs.layer, verbs.head), (1, 2))
-    yield equal("what it gives them", verbs.value, 1)
-    yield below("adjusted chance", verbs.adjusted or 0.0, 0.05)
+    told = {f.metric: f for f in found.findings}
+    for name, head in (("verbs", 2), ("subject to verb", 1)):
+        finding = told[name]
+        yield same(f"the head of {name}", (finding.layer, finding.head), (1, head))
+        yield equal(f"what it gives to {name}", finding.value, 1)
+        yield below(f"adjusted chance of {name}", finding.adjusted or 0.0, 0.05)
 
 
 def coreference() -> Iterator[Expected]:
@@ -122,5 +129,6 @@ def _linked(tale: Tale) -> Tree:
 def _with_a_verb(tree: Tree) -> Tree:
     size = len(tree.words)
     heads = tuple(-1 if n == VERB else VERB for n in range(size))
+    named = {SUBJECT: "nsubj", VERB: "root"}
     tags = tuple("VERB" if n == VERB else "X" for n in range(size))
-    return Tree(tree.words, heads, tuple("root" if h < 0 else "dep" for h in heads), tags)
+    return Tree(tree.words, heads, tuple(named.get(n, "dep") for n in range(size)), tags)
