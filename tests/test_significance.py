@@ -11,6 +11,7 @@ from bertwright.significance import (
     is_distinguishable,
     label_permutations,
     mcnemar,
+    of_count,
     of_difference,
     of_ratio,
     sign_flips,
@@ -42,6 +43,15 @@ def test_a_paired_interval_covers_no_difference_as_often_as_it_says() -> None:
         found = of_difference((first, wholes), (second, wholes), seed=number)
         covered += found.low <= 0 <= found.high
     assert 0.93 <= covered / SIMULATIONS <= 0.97
+
+
+def test_an_exact_interval_covers_the_truth_at_least_as_often_as_it_says() -> None:
+    for share in (0.05, 0.3, 0.5):
+        chances = stats.binom.pmf(np.arange(21), 20, share)
+        found = [of_count(count, 20) for count in range(21)]
+        assert sum(chances[n] for n, f in enumerate(found) if f.low <= share <= f.high) >= 0.95
+    assert of_count(0, 20).high == pytest.approx(1 - 0.025 ** (1 / 20))
+    assert of_count(0, 20).low == 0
 
 
 def test_pairing_takes_out_what_both_share() -> None:

@@ -72,6 +72,13 @@ def of_difference(
     return _interval(value, drawn, len(part), level)
 
 
+def of_count(count: int, number: int, *, level: float = 0.95) -> Interval:
+    """The share that so many of a number are, of items that have nothing to do with each other: the
+    exact binomial interval (Clopper and Pearson 1934)."""
+    found: Any = stats.binomtest(count, number).proportion_ci(level, "exact")
+    return Interval(count / number, float(found.low), float(found.high), number)
+
+
 def sign_flips(differences: ArrayLike, *, seed: int = 0) -> float:
     """How often chance gives paired differences (N,) whose mean is as far from 0, either way."""
     found: Any = stats.permutation_test(

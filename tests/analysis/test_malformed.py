@@ -8,7 +8,8 @@ import pytest
 
 from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.behaviour import malformed
-from bertwright.analysis.behaviour.malformed import PERTURBATIONS, MalformedInput, parts_of
+from bertwright.analysis.behaviour.classes import parts_of
+from bertwright.analysis.behaviour.malformed import PERTURBATIONS, MalformedInput
 from bertwright.analysis.planted.models import SENTENCES, small_subject
 from bertwright.analysis.subject import Subject
 from bertwright.analysis.texts import read_texts

@@ -36,6 +36,25 @@ class Asked:
         """Nats an answer."""
         return float(self.loss.sum() / self.total.sum())
 
+    @property
+    def share(self) -> float:
+        """Of right answers."""
+        return float(self.right.sum() / self.total.sum())
+
+    @staticmethod
+    def of(batches: "Batches", number: int) -> "Asked":
+        """What batches say of so many texts, in their order."""
+        found = Asked(*(np.zeros(number) for _ in range(3)))
+        for numbers, loss, right, total in batches:
+            for into, own in ((found.loss, loss), (found.right, right), (found.total, total)):
+                into[numbers] = own.double().cpu()
+        return found
+
+
+Batches = Iterator[tuple[list[int], Tensor, Tensor, Tensor]]
+"""The numbers of some texts, and of each the loss, the right answers, and how many there are, (B,)
+each."""
+
 
 @dataclass(frozen=True)
 class Asking:
@@ -54,17 +73,12 @@ class Asking:
     @torch.inference_mode()
     def asked(self) -> Asked:
         """The answers of the model as it is now, with whatever is gated or replaced."""
-        found = Asked(*(np.zeros(len(self.texts)) for _ in range(3)))
-        for numbers, loss, right, total in self.batches():
-            for into, own in ((found.loss, loss), (found.right, right), (found.total, total)):
-                into[numbers] = own.double().cpu()
-        return found
+        return Asked.of(self.batches(), len(self.texts))
 
     def batches(
         self, within: Callable[[ReadBatch], AbstractContextManager[None]] = lambda _: nullcontext()
-    ) -> Iterator[tuple[list[int], Tensor, Tensor, Tensor]]:
-        """The numbers of some texts, and of each the loss, the right answers, and how many there
-        are, (B,) each; with gradients where they are on. Each batch is read ``within`` what is made
+    ) -> Batches:
+        """The answers, with gradients where they are on. Each batch is read ``within`` what is made
         for it."""
         for batch in read_batches(
             [text.pieces for text in self.texts],
@@ -110,6 +124,7 @@ class Asking:
 
     def _chosen(self, number: int) -> list[int]:
         inside = np.flatnonzero(self.texts[number].word >= 0)
-        drawn = uniform(key(self.seed, "asking"), number, inside)
+        # Counted from the first of them: what is put in front of a text changes nothing.
+        drawn = uniform(key(self.seed, "asking"), number, inside - inside[0] + 1)
         least = np.sort(drawn)[max(1, round(SHARE * len(inside))) - 1]
         return inside[drawn <= least].tolist()

@@ -1,7 +1,7 @@
 """What a fine-tuned model says of texts that are none any more (Sankar et al. 2019; Pham et al.
 2021): words in other orders, or left out."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -10,16 +10,18 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from bertwright.analysis.analysis import Analysis, Case
+from bertwright.analysis.behaviour.classes import (
+    Words,
+    classified,
+    lacks_classes,
+    likeliest,
+    parts_of,
+)
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
-from bertwright.analysis.subject import Subject
-from bertwright.analysis.texts import ReadText
 from bertwright.randomness import key
 from bertwright.significance import of_ratio
-from bertwright.tasks.fine_tuned import FineTuned
-from bertwright.tasks.formats.examples import Example
 
-Words = list[str]
 Perturbation = Callable[[Words, np.random.Generator], Words]
 
 _SAID = """a an the of to in on at by for with from as is are was were be been am do does did has
@@ -44,15 +46,12 @@ class MalformedInput(Analysis):
     source = "Pham et al. 2021"
 
     def lacks(self, case: Case) -> str | None:
-        model = case.subject.text_model
-        if not isinstance(model, FineTuned) or not model.task.labels:
-            return "it needs a model that was fine-tuned to name a class of texts"
-        return None
+        return lacks_classes(case)
 
     def run(self, case: Case) -> Found:
         whole = [parts_of(text) for text in case.texts]
         before = classified(case.subject, whole)
-        classes = [max(own, key=own.__getitem__) for own in before]
+        classes = likeliest(before)
         _, counts = np.unique(classes, return_counts=True)
         chance = Baseline("two texts of one class", float(((counts / len(classes)) ** 2).sum()))
         findings: list[Finding] = []
@@ -89,25 +88,6 @@ class MalformedInput(Analysis):
         axes.barh(names, [found["value"] for found in own])
         axes.axvline(own[0]["baseline"]["value"], linestyle=":")
         axes.set_xlabel("share of texts that keep their class")
-
-
-def classified(subject: Subject, texts: Sequence[Sequence[Words]]) -> list[Mapping[str, float]]:
-    """How likely each class is, of texts of one part or two."""
-    model = subject.text_model
-    assert isinstance(model, FineTuned)
-    joined = [[" ".join(part) for part in parts] for parts in texts]
-    examples = [Example(parts[0], parts[1] if len(parts) > 1 else None) for parts in joined]
-    said = [prediction.probabilities for prediction in model.predict(examples)]
-    return [own for own in said if isinstance(own, dict)]
-
-
-def parts_of(text: ReadText) -> list[Words]:
-    """The words of each part of a text."""
-    of_word = np.array(text.parts)[text.marks["first"]]
-    return [
-        [word for word, own in zip(text.words, of_word, strict=True) if own == part]
-        for part in range(max(text.parts) + 1)
-    ]
 
 
 def shuffled(size: int) -> Perturbation:

@@ -15,6 +15,7 @@ from bertwright.analysis.behaviour.agreement import PLURAL, PREPOSITIONS, SINGUL
 from bertwright.analysis.behaviour.agreement import drawn as agreeing
 from bertwright.analysis.behaviour.facts import RELATIONS
 from bertwright.analysis.behaviour.negation import items
+from bertwright.analysis.behaviour.word_kinds import NAMES
 from bertwright.analysis.geometry.two_senses import SENTENCES as TWO_SENSES
 from bertwright.analysis.probing.main_auxiliary import drawn as with_auxiliaries
 from bertwright.randomness import key
@@ -22,6 +23,7 @@ from bertwright.tasks.formats.treebank import Tree
 
 Choice = TypeVar("Choice")
 
+PEOPLE = (*NAMES["women"][:6], *NAMES["men"][:6])
 DETERMINERS = ("the", "some", "my", "your")
 ADJECTIVES = ("big", "small", "old", "young", "happy", "quiet")
 AUXILIARIES = ("can", "could", "will", "would")
@@ -79,7 +81,10 @@ class Grammar:
         return Tree(tuple(own.words), tuple(own.heads), tuple(own.relations), tuple(own.tags))
 
     def _thing(self, deep: bool) -> Phrase:
-        """A noun with what stands around it; ``deep`` allows a phrase or a clause behind it."""
+        """A name, or a noun with what stands around it; ``deep`` allows a phrase or a clause behind
+        it."""
+        if self._often(0.1):
+            return self._person()
         own = Phrase(plural=self._often(0.5))
         before = [(own.word(self._one(DETERMINERS), "DET"), "det")]
         if self._often(0.3):
@@ -97,6 +102,11 @@ class Grammar:
             verb = self._done(own, plural=own.plural, deep=False)
             own.hang(who, verb, "nsubj")
             own.hang(verb, own.top, "acl")
+        return own
+
+    def _person(self) -> Phrase:
+        own = Phrase()
+        own.top = own.word(self._one(PEOPLE), "PROPN")
         return own
 
     def _done(self, own: Phrase, plural: bool, deep: bool) -> int:

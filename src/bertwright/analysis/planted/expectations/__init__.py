@@ -40,14 +40,17 @@ PLANTED: Mapping[str, Expectations] = {
     "linear-probe": probing.linear,
     "main-auxiliary": probing.main_auxiliary,
     "malformed-input": behaviour.malformed_input,
+    "names": behaviour.names,
     "numbers": probing.numbers,
     "one-head": removal.one_head,
     "relation-heads": syntax.relation_heads,
     "sentence-vectors": geometry.sentence_vectors,
     "single-heads": removal.single_heads,
     "structural-probe": probing.structural,
+    "suites": behaviour.suites,
     "token-identity": probing.identity,
     "token-mixing": attribution.mixing,
+    "triggers": behaviour.triggers,
     "word-senses": geometry.senses,
 }
 """By the names of the analyses."""
