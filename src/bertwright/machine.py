@@ -72,6 +72,13 @@ def tune_compiler() -> None:
     inductor.cpp.vec_isa_ok = True
 
 
+def of_any_number(rows: "torch.Tensor") -> None:
+    """Tell the compiler that there may be any number of these, for which one graph will do."""
+    from torch._dynamo.decorators import maybe_mark_dynamic
+
+    maybe_mark_dynamic(rows, 0)
+
+
 def num_cores() -> int:
     """The cores that this process may use."""
     if sys.platform == "linux":

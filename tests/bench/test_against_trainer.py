@@ -2,6 +2,7 @@
 
 import csv
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from transformers import BertConfig, BertModel
 
 from bertwright.bench.finetuning import comparing, peer
 from bertwright.bench.finetuning.plan import Plan
+from bertwright.errors import UserError
 from bertwright.interop.huggingface.tokenizer_files import write_tokenizer
 from bertwright.text.tokenizers import WordPieceChoice
 from bertwright.text.vocabularies import train_tokenizer
@@ -97,3 +99,41 @@ def test_both_sides_learn_every_kind_of_task(encoder: Path, tmp_path: Path) -> N
 
 def test_the_example_can_be_read() -> None:
     assert len(Plan.load(EXAMPLE).tasks) == 11
+
+
+def test_what_was_found_is_not_found_again(encoder: Path, tmp_path: Path, monkeypatch) -> None:
+    found: list[str] = []
+
+    def score(*given, side: str) -> float:
+        found.append(side)
+        return 0.5 + 0.01 * given[-1]
+
+    def times(plan_file: Path, task: str, rounds: int) -> dict[str, float]:
+        found.append("times")
+        return {"epoch_seconds": 1.0, "against_default": 4.0, "against_best": 2.0}
+
+    monkeypatch.setattr(comparing, "ours", partial(score, side="ours"))
+    monkeypatch.setattr(comparing, "theirs", partial(score, side="theirs"))
+    monkeypatch.setattr(comparing, "times", times)
+    file, stated = tmp_path / "plan.yaml", written(tmp_path / "data")["sst-2"]
+
+    def rows(parts: list[str], **changes) -> list:
+        found.clear()
+        tasks = {"sst-2": {**stated, **changes}}
+        file.write_text(yaml.safe_dump({"encoder": str(encoder), "seeds": 2, "tasks": tasks}))
+        return comparing.compare(file, tmp_path / "out", parts, 1, lambda line: None)
+
+    (row,) = rows(["times"])
+    assert found == ["times"]
+    assert "ours" not in row
+    (row,) = rows(["scores", "times"])
+    assert found == ["ours", "ours", "theirs", "theirs"]
+    assert (row["equal"], row["against_best"]) == ("yes", 2.0)
+    assert rows(["scores", "times"]) == [row]
+    assert not found
+    rows(["scores", "times"], timed=64)
+    assert found == ["times"]
+    rows(["scores"], rate=1e-3)
+    assert found == ["ours", "ours", "theirs", "theirs"]
+    with pytest.raises(UserError, match="write scores, times"):
+        rows(["speed"])

@@ -234,3 +234,24 @@ def test_objectives_of_a_turn_agree_on_who_sees_whom(system):
     for phase in range(len(recipe.phases)):
         for turn in recipe.turns_of(phase):
             visibility_of(list(turn.objectives.values()))
+
+
+@every_system
+def test_states_of_some_places_are_those_of_all_whatever_is_dropped(system):
+    recipe = toy(system)
+    model = Model.build(recipe, VOCABULARY).double()
+    pieces, wanted = pieces_of(3), torch.tensor([3, 0, LENGTH + 5, 3 * LENGTH - 1])
+    for noise in (None, Noise.of(0, step=1, first_row=8)):
+        whole = model.encoder(pieces, noise=noise)
+        some = model.encoder(pieces, noise=noise, wanted=wanted)
+        torch.testing.assert_close(some, whole.flatten(0, 1)[wanted])
+
+
+@every_system
+def test_losses_are_the_same_where_all_states_are_computed(system, monkeypatch):
+    model = built(system).double()
+    for phase in range(len(model.recipe.phases)):
+        found = total_loss(model, phase, Noise.of(0, step=1))
+        with monkeypatch.context() as patched:
+            patched.setattr("bertwright.model.model._wanted", lambda batch, objectives: None)
+            torch.testing.assert_close(found, total_loss(model, phase, Noise.of(0, step=1)))

@@ -155,7 +155,7 @@ def test_gradual_unfreezing_trains_one_level_more_in_each_epoch(pretrained, monk
     evaluate = Judge.evaluate
 
     def judged(judge: Judge, place: Place) -> Evaluation:
-        state = judge.parameters.state()
+        state = judge.training.state(judge.parameters)
         moved = [n for n in before if not torch.equal(state[f"encoder.{n}"], before[n])]
         changed.append({int(n.split(".")[1]) if "blocks" in n else n.split(".")[0] for n in moved})
         return evaluate(judge, place)

@@ -18,7 +18,7 @@ from bertwright.tasks.heads import (
     begin,
     default_head,
 )
-from bertwright.tasks.reading_out import read_first, read_mean, read_places
+from bertwright.tasks.reading_out import read_last_max_mean, read_mean, read_places
 from recipes_at_toy_size import toy
 from small_tasks import classes
 
@@ -29,10 +29,18 @@ DOCUMENT = torch.tensor([[0, 0, -1], [0, 0, 0]])
 
 
 def test_read_outs_are_what_their_names_say() -> None:
-    assert read_first(STATES, DOCUMENT, None).tolist() == [[1.0], [2.0]]
-    assert read_mean(STATES, DOCUMENT, None).tolist() == [[2.0], [4.0]]
-    assert read_mean(STATES[1:], None, None).tolist() == [[4.0]]
-    assert read_places(STATES, DOCUMENT, torch.tensor([1, 5])).tolist() == [[3.0], [6.0]]
+    pieces, asked = STATES[..., 0].long(), torch.tensor([1, 5])
+    read = {
+        name: read_places(name, pieces, DOCUMENT, asked)
+        for name in ("first", "last", "places", "mean")
+    }
+    assert read.pop("mean") is None
+    flat = STATES.flatten()
+    expected = {"first": [1.0, 2.0], "last": [3.0, 6.0], "places": [3.0, 6.0]}
+    assert {name: flat[places].tolist() for name, places in read.items()} == expected
+    assert read_mean(STATES, DOCUMENT).tolist() == [[2.0], [4.0]]
+    assert read_mean(STATES[1:], None).tolist() == [[4.0]]
+    assert read_last_max_mean(STATES, DOCUMENT).tolist() == [[3.0, 3.0, 2.0], [6.0, 6.0, 4.0]]
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,8 @@ def test_a_change_of_nothing_changes_nothing(pretrained, perturbation: Any) -> N
         plain.training.epochs_seen[0].loss, rel=1e-4
     )
     for a, b in zip(plain.model.net.parameters(), changed.model.net.parameters(), strict=True):
-        assert torch.allclose(a, b, atol=2e-4)
+        # A bias of keys has no gradient but its rounding, of which Adam makes steps.
+        assert torch.allclose(a, b, atol=1e-3)
 
 
 @pytest.mark.parametrize("perturbation", ["freelb", "smart"])

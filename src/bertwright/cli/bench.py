@@ -187,16 +187,17 @@ def learn(
 def finetune(
     plan: Annotated[Path, typer.Argument(help="A YAML file: the tasks, and the settings of both.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Where figures are kept.")],
-    rounds: Annotated[
-        int, typer.Option(min=0, help="Epochs of each side that are timed; 0 for none.")
-    ] = 3,
+    parts: Annotated[
+        str, typer.Option(help="What to find now: scores, or times, on a machine that is quiet.")
+    ] = "scores,times",
+    rounds: Annotated[int, typer.Option(min=1, help="Epochs of each side that are timed.")] = 3,
     document: Document = None,
     as_json: AsJson = False,
 ) -> None:
     """What fine-tuning scores and how long it takes, against Transformers' Trainer."""
     from bertwright.bench.finetuning import comparing
 
-    results = comparing.compare(plan, output, rounds, say)
+    results = comparing.compare(plan, output, parts.split(","), rounds, say)
     _publish("finetune", results, comparing.COLUMNS, document, as_json)
 
 

@@ -37,6 +37,12 @@ def numbered(name: str, number: int) -> str:
     return name if number == 1 else f"{name}_{number}"
 
 
+def taken(x: Tensor, noise: Noise | None, wanted: Tensor) -> tuple[Tensor, Noise | None]:
+    """Of x (B, L, D) the ``wanted`` flat places (M,), (M, D), and their noise."""
+    rows = x.flatten(0, 1).index_select(0, wanted)
+    return rows, None if noise is None else noise.at(wanted, x.shape[1])
+
+
 class Block(nn.Module):
     """Some sublayers, each ``norm, mix, drop, join`` in the order that the placement says.
 
@@ -62,6 +68,13 @@ class Block(nn.Module):
         self.weights = nn.ModuleDict(weights)
         self.adapters = nn.ModuleDict()
         self.pre, self.drop, self.join, self.written = pre, drop, join, dict(written)
+        mixing = [n for n, name in enumerate(sublayers, start=1) if name in MIXING]
+        self.last_mixing = max(mixing, default=0)
+
+    @property
+    def narrows(self) -> bool:
+        """Whether it can compute the states of some places only."""
+        return not self.weights and not self.drop.locked
 
     def forward(
         self,
@@ -71,11 +84,14 @@ class Block(nn.Module):
         site: Site | None = None,
         past: Past | None = None,
         made: list[Tensor] | None = None,
+        wanted: Tensor | None = None,
     ) -> Tensor:
         """x (B, L, D) to (B, L, D); ``past`` is what this block knows of earlier places, ``made``
-        what all sublayers so far have made, (B, L, D) each; it grows by what these make."""
+        what all sublayers so far have made, (B, L, D) each; it grows by what these make. Of the
+        ``wanted`` flat places (M,) alone: (M, D)."""
         x = tap(site, "input", x)
-        return tap(site, "residual", self.through(x, around, noise, site, past, made))
+        found = self.through(x, around, noise, site, past, made, wanted=wanted)
+        return tap(site, "residual", found)
 
     def through(
         self,
@@ -86,11 +102,19 @@ class Block(nn.Module):
         past: Past | None = None,
         made: list[Tensor] | None = None,
         outer: Tensor | None = None,
+        wanted: Tensor | None = None,
     ) -> Tensor:
         """x (B, L, d) through all sublayers; attention reads ``outer`` (B, L, D) where x is but a
-        narrow view of it."""
+        narrow view of it. Where only some places are ``wanted``, what stands behind the last
+        mixing of places is computed for these."""
+        if wanted is not None and not self.last_mixing:
+            x, noise = taken(x, noise, wanted)
         for number, name in enumerate(self.sublayers, start=1):
-            x = self.join(x, self.change(number, x, around, noise, site, past, outer))
+            chosen = wanted if number == self.last_mixing else None
+            change = self.change(number, x, around, noise, site, past, outer, chosen)
+            if chosen is not None:
+                x, noise = taken(x, noise, chosen)
+            x = self.join(x, change)
             if not self.pre:
                 x = self.norms[name](x)
             if made is not None:
@@ -109,8 +133,10 @@ class Block(nn.Module):
         site: Site | None = None,
         past: Past | None = None,
         outer: Tensor | None = None,
+        wanted: Tensor | None = None,
     ) -> Tensor:
-        """What the sublayer with this number, from 1 on, writes of the stream x (B, L, d)."""
+        """What the sublayer with this number, from 1 on, writes of the stream x (B, L, d), or of
+        the ``wanted`` places of it."""
         name = list(self.sublayers)[number - 1]
         norm, sublayer, where = self.norms[name], self.sublayers[name], inside(site, name)
         inner = norm(x) if self.pre else x
@@ -123,6 +149,8 @@ class Block(nn.Module):
             found = sublayer(tap(site, f"{name}.input", inner), where)
         if name in self.adapters:
             found = self.adapters[name](found)
+        if wanted is not None:
+            found, noise = taken(found, noise, wanted)
         return self.drop(found, noise, 1 + number)
 
     def change_in(

@@ -80,6 +80,10 @@ class BottleneckBlock(Block):
         super().__init__(sublayers, norms, {}, block.pre, block.drop, block.join, block.written)
         self.enter, self.out, self.norm = ways
 
+    @property
+    def narrows(self) -> bool:
+        return False
+
     def forward(
         self,
         x: Tensor,
@@ -88,6 +92,7 @@ class BottleneckBlock(Block):
         site: Site | None = None,
         past: Past | None = None,
         made: list[Tensor] | None = None,
+        wanted: Tensor | None = None,
     ) -> Tensor:
         """x (B, L, D) to (B, L, D)."""
         x = tap(site, "input", x)

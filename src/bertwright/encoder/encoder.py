@@ -8,7 +8,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from bertwright.encoder.block import SUBLAYERS, Block, numbered
+from bertwright.encoder.block import SUBLAYERS, Block, numbered, taken
 from bertwright.encoder.bottleneck import BottleneckBlock
 from bertwright.encoder.cache import Cache, Past
 from bertwright.encoder.choice import EncoderChoice
@@ -33,7 +33,7 @@ from bertwright.encoder.visibility import (
     ways,
 )
 from bertwright.errors import UserError
-from bertwright.machine import tune_compiler
+from bertwright.machine import of_any_number, tune_compiler
 
 
 class Encoder(nn.Module):
@@ -67,7 +67,7 @@ class Encoder(nn.Module):
         self.ways = ways(choice.visibility) if choice.mixer.recurrent else ()
         self.blocks = nn.ModuleList(_blocks(choice))
         self.passage = choice.residual.passage(choice.depth.passage(choice.width))
-        self.running = len(self.blocks)
+        self.running, self.compiled = len(self.blocks), False
         self.looks_back = choice.residual.looks_back
         self.norm = choice.norm.build(choice.width) if choice.norm.first else nn.Identity()
 
@@ -81,8 +81,10 @@ class Encoder(nn.Module):
         memory: Memory | Cache | None = None,
         notes: Notes | None = None,
         source: Source | None = None,
+        wanted: Tensor | None = None,
     ) -> Tensor:
-        """pieces (B, L) int64 to states (B, L, D).
+        """pieces (B, L) int64 to states (B, L, D), or to those of the ``wanted`` flat places (M,)
+        alone, (M, D), for which what follows the last mixing of places is computed only.
 
         ``rule`` takes the place of the encoder's own visibility; ``stop_after`` ends after that
         block, without the last norm. ``memory`` is seen as what stands before the rows, and notes
@@ -103,28 +105,33 @@ class Encoder(nn.Module):
         last = self.running - 1 if stop_after is None else stop_after
         blocks = range(min(last + 1, self.running))
         told = self._told(pieces, blocks, rule or self.rule, coordinates, keys, across, site)
+        narrowed = wanted if site is None and self.passage.narrows else None
+        if narrowed is not None and self.compiled:
+            of_any_number(narrowed)
 
         def step(index: int) -> Step:
+            block = cast(Block, self.blocks[index])
             return Step(
-                cast(Block, self.blocks[index]),
+                block,
                 told[index],
                 None if noise is None else noise.within(index),
                 site and site.within(f"blocks.{index}"),
                 self.embeddings.positions.before(index, coordinates),
                 None if memory is None else partial(self._past, memory, index, coordinates),
                 made,
+                narrowed if index == blocks[-1] and block.narrows else None,
             )
 
         document = coordinates.document
         real = None if document is None else document >= 0
         x = self.passage(x, blocks, step, noise, real, notes)
-        if stop_after is not None and stop_after < self.running:
-            return x
-        x = self.norm(x)
-        if site is None:
-            return x
-        x = site("output", x)
-        self.taps.end()
+        if stop_after is None or stop_after >= self.running:
+            x = self.norm(x)
+            if site is not None:
+                x = site("output", x)
+                self.taps.end()
+        if wanted is not None and x.dim() == pieces.dim() + 1:
+            x, _ = taken(x, None, wanted)
         return x
 
     def _told(
@@ -182,6 +189,7 @@ class Encoder(nn.Module):
         ``dynamic`` makes one graph for rows of any number and length.
         """
         tune_compiler()
+        self.compiled = True
         self.embeddings.join.compile(dynamic=dynamic)
         for block in blocks_of(self):
             block.compile_parts(dynamic)

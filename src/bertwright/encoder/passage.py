@@ -30,7 +30,8 @@ class Step:
     """A block at its place in one pass, and what it is told there.
 
     ``signal`` (L or B x L, D) is added to the states before it; ``recall`` makes of these what the
-    block knows of earlier places; ``made`` is what all sublayers so far have made.
+    block knows of earlier places; ``made`` is what all sublayers so far have made; ``wanted`` are
+    the flat places (M,) whose states alone are needed behind it.
     """
 
     block: Block
@@ -40,14 +41,15 @@ class Step:
     signal: Tensor | None = None
     recall: Callable[[Tensor], Past] | None = None
     made: list[Tensor] | None = None
+    wanted: Tensor | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The states behind the block, given those before it: (B, L, D) each."""
+        """The states behind the block, given those before it: (B, L, D) each, or (M, D)."""
         if self.signal is not None:
             x = x + self.signal.to(x.dtype)
         # Values are looked at in what is not compiled.
         run = self.block if self.site is None else self.block.forward
-        return run(x, self.around, self.noise, self.site, self._past(x), self.made)
+        return run(x, self.around, self.noise, self.site, self._past(x), self.made, self.wanted)
 
     def change(self, dtype: torch.dtype, number: int, stream: Tensor) -> Tensor:
         """What the sublayer with this number, from 1 on, adds by the stream (B, L, D), computed in
@@ -68,6 +70,9 @@ class Passage(nn.Module):
     blocks. Else every ``every``-th runs.
     """
 
+    narrows: ClassVar[bool] = True
+    """Whether nothing but the states it ends with is made of what the last block gives."""
+
     def __init__(self, drop: float = 0.0, every: int = 1) -> None:
         super().__init__()
         self.drop, self.every = drop, every
@@ -81,8 +86,8 @@ class Passage(nn.Module):
         real: Tensor | None = None,
         notes: Notes | None = None,
     ) -> Tensor:
-        """x (B, L, D) to (B, L, D) through ``blocks``; ``real`` (B, L) bool is where text stands,
-        None where it is everywhere."""
+        """x (B, L, D) to (B, L, D) through ``blocks``, or to (M, D) where the last of them narrows;
+        ``real`` (B, L) bool is where text stands, None where it is everywhere."""
         for index in self.chosen(blocks, noise):
             x = step(index)(x)
         return x
@@ -111,6 +116,7 @@ class Halting(Passage):
     whether a place halted before it had to.
     """
 
+    narrows: ClassVar[bool] = False
     parameter_roles: ClassVar[dict[str, Role]] = {"unit.bias": Role("gate")}
 
     def __init__(self, width: int, epsilon: float) -> None:

@@ -8,7 +8,7 @@ that activations take does not grow with the depth; the blocks are computed once
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,8 @@ class Reversing(Passage):
     or compute with weights that are only lent to them, nothing is computed twice and all is kept:
     the definition.
     """
+
+    narrows: ClassVar[bool] = False
 
     def forward(
         self,

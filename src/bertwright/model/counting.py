@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from bertwright.encoder.choice import EncoderChoice
+from bertwright.encoder.dropout import LockedDropout
 from bertwright.encoder.locality import rule_at
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import laid_out_by_head
@@ -69,10 +70,13 @@ class Arithmetic:
     """All that a decoder does with its targets, but for the vocabulary."""
     drafter: float = 0.0
     """All that a network does which is asked before the encoder, but for the vocabulary."""
+    unread: float = 0.0
+    """Products with weights behind the last mixing of places, where nobody reads what they give."""
 
     @property
     def forward(self) -> float:
-        return self.width + self.length + self.vocabulary + self.decoder + self.drafter
+        needed = self.width - self.unread
+        return needed + self.length + self.vocabulary + self.decoder + self.drafter
 
     @property
     def training(self) -> float:
@@ -84,9 +88,13 @@ def arithmetic(recipe: Recipe, phase: int = 0, vocabulary_size: int | None = Non
     encoder, length = recipe.encoder, recipe.assembly_of(phase).length
     size = vocabulary_size or recipe.text.tokenizer.size
     products, attended = _stack(encoder, length, recipe.num_blocks_of(phase))
-    whole = 1.0
-    vocabulary = decoded = drafted = 0.0
+    whole, tail = 1.0, _tail(encoder, recipe.num_blocks_of(phase))
+    vocabulary = decoded = drafted = unread = 0.0
     for turn in recipe.turns_of(phase):
+        asked = [o for o in turn.objectives.values() if not o.rewrites]
+        places = 1 + sum(o.added_places for o in asked)
+        read = sum(o.read_places(length, turn.objectives) for o in asked)
+        unread += turn.share * tail * (places - read if 2 * read < places else 0.0)
         for objective in turn.objectives.values():
             whole += turn.share * objective.added_places
             share = turn.share * objective.per_place(length)
@@ -101,7 +109,7 @@ def arithmetic(recipe: Recipe, phase: int = 0, vocabulary_size: int | None = Non
             if objective.decodes and recipe.decoder is not None:
                 targets = objective.per_place(length) * length
                 decoded += share * _decoder(recipe.decoder.of(encoder), targets, length)
-    return Arithmetic(whole * products, whole * attended, vocabulary, decoded, drafted)
+    return Arithmetic(whole * products, whole * attended, vocabulary, decoded, drafted, unread)
 
 
 def _stack(
@@ -124,6 +132,18 @@ def _stack(
         by_length += choice.positions.operations(writes, length)
         attended += mixing * by_length * _computed_share(choice, block, length)
     return products + choice.embeddings.operations(choice.entry_width), attended
+
+
+def _tail(choice: EncoderChoice, num_blocks: int) -> float:
+    """The operations per place behind the last mixing of places, where they can be left out."""
+    passage = choice.residual.passage(choice.depth.passage(choice.width))
+    locked = isinstance(choice.dropout, LockedDropout)
+    if not passage.narrows or choice.residual.looks_back or choice.bottleneck is not None or locked:
+        return 0.0
+    writes = choice.inner_widths[num_blocks - 1][1]
+    gates = 3 if choice.feed_forward.gated else 2
+    inner = choice.depth.orders()[num_blocks - 1].rpartition("s")[2].count("f")
+    return inner * 2 * gates * writes * choice.feed_forward.inner(writes)
 
 
 def _computed_share(choice: EncoderChoice, block: int, length: int) -> float:

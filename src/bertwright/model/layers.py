@@ -39,19 +39,22 @@ class Layers:
         pieces: Tensor,
         coordinates: Coordinates,
         noise: Noise | None = None,
+        wanted: Tensor | None = None,
     ) -> Tensor:
-        """(B, L, width).
+        """(B, L, width), or (M, width) of the ``wanted`` flat places (M,) alone.
 
         What lies above the highest of them is not computed.
         """
         depth, highest = len(encoder.blocks), max(self.numbers)
         if self.numbers == (depth,):
-            return encoder(pieces, coordinates, noise=noise)
+            return encoder(pieces, coordinates, noise=noise, wanted=wanted)
         names = [_tap(number, depth) for number in self.numbers]
         stop_after = None if highest == depth else max(highest - 1, 0)
         with encoder.record(*names, gradients=torch.is_grad_enabled()) as values:
             encoder(pieces, coordinates, noise=noise, stop_after=stop_after)
         found = [values[name] for name in names]
+        if wanted is not None:
+            found = [each.flatten(0, 1).index_select(0, wanted) for each in found]
         if self.mix == "concat":
             return torch.cat(found, dim=-1)
         together = torch.stack(found)

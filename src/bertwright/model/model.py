@@ -155,7 +155,10 @@ class Model(nn.Module):
                 draft = Draft(pieces, batch.coordinates, rule, noise, first_place)
                 pieces, losses[name] = objectives[name].rewrite(asked, draft, heads.get(name))
         notes: dict[str, Tensor] = {}
-        states = self.encoder(pieces, batch.coordinates, rule, noise, memory=memory, notes=notes)
+        wanted = _wanted(batch, objectives)
+        states = self.encoder(
+            pieces, batch.coordinates, rule, noise, memory=memory, notes=notes, wanted=wanted
+        )
         reading = Reading(
             pieces,
             states,
@@ -165,6 +168,7 @@ class Model(nn.Module):
             batch.coordinates,
             self.decoder,
             noise,
+            wanted,
         )
         for name, asked in batch.questions.items():
             if not objectives[name].rewrites:
@@ -209,3 +213,17 @@ class Model(nn.Module):
         for part in (self.output, *self.heads.values()):
             if isinstance(part, Output | Generator):
                 part.compile_parts()
+
+
+def _wanted(batch: TensorBatch, objectives: Mapping[str, Objective]) -> Tensor | None:
+    """The flat places (M,) whose states alone the questions of a batch are answered from; None
+    where these are most of them."""
+    found: list[Tensor] = []
+    for name, asked in batch.questions.items():
+        if not objectives[name].rewrites:
+            places = objectives[name].places(asked)
+            if places is None:
+                return None
+            found.append(places)
+    few = 2 * sum(map(len, found)) < batch.pieces.numel()
+    return torch.cat(found) if found and few else None

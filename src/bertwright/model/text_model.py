@@ -232,15 +232,16 @@ class TextModel:
         return self.model.replace(pattern, function)
 
     @torch.inference_mode()
-    def states(self, layers: Layers, batch: ReadBatch) -> Tensor:
-        """The states of these layers in a batch, (B, L, width of the layers).
+    def states(self, layers: Layers, batch: ReadBatch, wanted: Tensor | None = None) -> Tensor:
+        """The states of these layers in a batch, (B, L, width of the layers), or those of the
+        ``wanted`` flat places (M,), (M, width).
 
         Inner layers, and values that someone looks at or replaces, are read in float32: what
         computes faster has no names inside.
         """
         last = self.model.encoder.taps.idle and layers.numbers == (len(self.model.encoder.blocks),)
         encoder = self._encoder() if last else self.model.encoder
-        return layers.states(encoder, batch.pieces, batch.coordinates)
+        return layers.states(encoder, batch.pieces, batch.coordinates, wanted=wanted)
 
     @property
     def continues(self) -> bool:

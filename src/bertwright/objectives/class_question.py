@@ -1,5 +1,7 @@
 """Questions that are answered with one of a few classes, by every place or by a whole row."""
 
+from collections.abc import Mapping
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -29,6 +31,12 @@ class RowQuestion(ClassQuestion):
 
     def head(self, host: Host) -> nn.Module:
         return PairHead(host.choice.width, self.num_choices(host.vocabulary_size))
+
+    def read_places(self, length: int, together: Mapping[str, Objective]) -> float:
+        return 1 / length
+
+    def places(self, asked: Asked) -> Tensor:
+        return asked.where
 
 
 class PairHead(nn.Module):

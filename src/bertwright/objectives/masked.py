@@ -1,5 +1,6 @@
 """Masked language modelling: which pieces were here? (Devlin et al. 2019, section 3.1)."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar, Literal
 
@@ -13,7 +14,7 @@ from bertwright.examples.selection import Chosen
 from bertwright.examples.vocabulary import Vocabulary
 
 from .hiding import Hiding
-from .objective import Asked, Asking, Reading
+from .objective import Asked, Asking, Objective, Reading
 
 
 class Masked(Hiding):
@@ -33,6 +34,9 @@ class Masked(Hiding):
     def per_place(self, length: int) -> float:
         return self.selection.rate.at(0.5)
 
+    def read_places(self, length: int, together: Mapping[str, Objective]) -> float:
+        return self.per_place(length)
+
     def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
         shown, question = super().ask(rows, asking)
         return shown, self._with_a_state(question, rows)
@@ -45,8 +49,11 @@ class Masked(Hiding):
         question = ask_pieces(rows, chosen.where, chosen.weight)
         return replace(rows, pieces=shown), self._with_a_state(question, rows)
 
+    def places(self, asked: Asked) -> Tensor:
+        return (asked.where - self.shift).clamp(min=0)
+
     def states(self, asked: Asked, reading: Reading) -> Tensor:
-        return reading.at((asked.where - self.shift).clamp(min=0))
+        return reading.at(self.places(asked))
 
     def _with_a_state(self, question: Question, rows: Rows) -> Question:
         """No place counts whose answer would be read in the row before."""

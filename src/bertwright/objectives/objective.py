@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
@@ -99,13 +100,14 @@ class Reading:
 
     Attributes:
         pieces: (B, L) that the encoder saw.
-        states: (B, L, D) of the encoder.
+        states: (B, L, D) of the encoder, or (M, D) of the places that are read.
         embedding: (V, E), the table of pieces.
         output: over the vocabulary, where the model has one.
         notes: what the encoder says of its pass beside the states, by name.
         coordinates: of the places that the encoder saw.
         decoder: reads the states, where the model has one.
         noise: of the step, for what is dropped after the encoder.
+        wanted: (M,) the flat places whose states alone there are; None where they are all there.
     """
 
     pieces: Tensor
@@ -116,10 +118,15 @@ class Reading:
     coordinates: Coordinates | None = None
     decoder: Decoder | None = None
     noise: Noise | None = None
+    wanted: Tensor | None = None
 
     def at(self, where: Tensor) -> Tensor:
         """The states (M, D) at flat places (M,)."""
-        return self.states.flatten(0, 1).index_select(0, where)
+        if self.wanted is None:
+            return self.states.flatten(0, 1).index_select(0, where)
+        row = where.new_empty(self.pieces.numel())
+        row[self.wanted] = torch.arange(len(self.wanted), device=where.device)
+        return self.states.index_select(0, row[where])
 
     def piece_loss(self, states: Tensor, asked: Asked) -> Loss:
         """The loss of naming what is asked for from states (M, D)."""
@@ -227,6 +234,11 @@ class Objective(Choice):
         """How many pieces the output of the model names for every place of rows of this length."""
         return 0.0
 
+    def read_places(self, length: int, together: Mapping[str, "Objective"]) -> float:
+        """How many states are read for every place of rows of this length, where :meth:`places`
+        says which; ``together`` are all questions that are asked of them."""
+        return 1.0
+
     def decoded_positions(self, length: int) -> int:
         """How many positions a decoder needs for the answers to rows of this length."""
         return 0
@@ -257,6 +269,11 @@ class Objective(Choice):
     def rewrite(self, asked: Asked, draft: Draft, head: nn.Module | None) -> tuple[Tensor, Loss]:
         """Answer before the encoder: the pieces (B, L) that it is to see, and the score."""
         raise TypeError(f"{type(self).__name__} changes nothing that the encoder sees")
+
+    def places(self, asked: Asked) -> Tensor | None:
+        """The flat places (M,) whose states alone the answer is read from; None where it is read
+        from most of them."""
+        return None
 
     def states(self, asked: Asked, reading: Reading) -> Tensor:
         """The states (M, D) that pieces are named from, where they are named."""

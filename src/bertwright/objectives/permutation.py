@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from bertwright.encoder.visibility import InOrder, Visibility
 from bertwright.examples.coordinates import Need, Rows
@@ -14,7 +15,7 @@ from bertwright.examples.selection import Chosen, Selection, Spans
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.schedules import Constant
 
-from .objective import Asking, Objective
+from .objective import Asked, Asking, Objective
 
 
 class Permutation(Objective):
@@ -38,6 +39,9 @@ class Permutation(Objective):
     def per_place(self, length: int) -> float:
         return self.selection.rate.at(0.5)
 
+    def read_places(self, length: int, together: Mapping[str, Objective]) -> float:
+        return self.per_place(length)
+
     @property
     def visibility(self) -> Visibility:
         return InOrder()
@@ -57,6 +61,9 @@ class Permutation(Objective):
             rows, asking.vocabulary, draw.named("selection"), asking.progress
         )
         return permute(rows, chosen, random_order(rows, chosen, draw.named("order")))
+
+    def places(self, asked: Asked) -> Tensor:
+        return asked.where
 
     def ask_for(
         self, chosen: Chosen, hidden: NDArray[np.bool_], rows: Rows, vocabulary: Vocabulary

@@ -46,6 +46,9 @@ class SpanBoundary(Objective):
         width = self.position_width
         return BoundaryHead(host.choice, host.vocabulary_size, self.longest, width)
 
+    def read_places(self, length: int, together: Mapping[str, Objective]) -> float:
+        return 2 * together[self.of].per_place(length)
+
     def head_operations(
         self,
         encoder: EncoderChoice,
@@ -56,6 +59,9 @@ class SpanBoundary(Objective):
         width, narrow = encoder.width, encoder.table_width
         dense = (2 * width + self.position_width) * width + width * narrow
         return together[self.of].per_place(length) * 2 * (dense + narrow * vocabulary_size)
+
+    def places(self, asked: Asked) -> Tensor:
+        return torch.cat((asked.beside["left"], asked.beside["right"]))
 
     def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
         assert isinstance(head, BoundaryHead)

@@ -1,8 +1,8 @@
 """Rows of like length together: which rows a step trains on, as a pure function of where it is.
 
-A few lengths are chosen so that rounding every row up to the next of them wastes least. Within an
-epoch rows are shuffled, sorted by rounded length and cut into batches, and the batches are
-shuffled. So a step has one of a few shapes, and no state is kept between steps.
+Within an epoch rows are shuffled and cut into groups of some steps; the rows of a group are sorted
+by length and cut into batches, and the batches of all groups are shuffled. So a batch is hardly
+longer than its rows, these are others in every epoch, and no state is kept between steps.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from bertwright.randomness import key, uniform
 
-MULTIPLE = 4
-"""Lengths are multiples of this: what matrix products like."""
+GROUP_STEPS = 50
+"""At most so many steps are sorted together: more of them would be alike in every epoch."""
 
-MOST_LENGTHS = 8
-"""More than this many lengths save little padding."""
+FINE_LENGTH = 32
+"""Batches up to here are as long as their longest row; those of up to twice as much are rounded up
+to multiples of two, and so on: little padding, and few shapes."""
 
 Integers = NDArray[np.int64]
 
@@ -36,7 +37,7 @@ class StepRows:
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """The batches of a fine-tuning run; ``lengths`` (N,) are those of the rows, rounded up."""
+    """The batches of a fine-tuning run; ``lengths`` (N,) are those of the rows."""
 
     lengths: Integers
     batch: int
@@ -48,9 +49,7 @@ class BatchPlan:
     @staticmethod
     def of(lengths: Sequence[int], batch: int, seed: int = 0) -> "BatchPlan":
         """A plan for rows of these lengths."""
-        chosen = np.array(few_lengths(lengths, MOST_LENGTHS))
-        rounded = chosen[np.searchsorted(chosen, np.asarray(lengths))]
-        return BatchPlan(rounded, min(batch, len(lengths)), seed)
+        return BatchPlan(np.asarray(lengths), min(batch, len(lengths)), seed)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -71,34 +70,20 @@ class BatchPlan:
         order, batches = self._epochs[epoch]
         start = int(batches[within]) * self.batch
         real = order[start : start + self.batch]
-        return StepRows(np.resize(real, self.batch), len(real), int(self.lengths[real].max()))
+        length = min(rounded_up(int(self.lengths[real].max())), int(self.lengths.max()))
+        return StepRows(np.resize(real, self.batch), len(real), length)
 
     def _order(self, epoch: int) -> tuple[Integers, Integers]:
         """The rows (N,) as they are cut into batches, and the order of the batches."""
         rows, steps = np.arange(len(self.lengths)), np.arange(self.steps_per_epoch)
-        within = uniform(key(self.seed, "finetuning", "rows"), epoch, rows)
+        shuffled = uniform(key(self.seed, "finetuning", "rows"), epoch, rows).argsort().argsort()
+        num_groups = -(-len(steps) // GROUP_STEPS)
+        group = shuffled // (-(-len(steps) // num_groups) * self.batch)
         among = uniform(key(self.seed, "finetuning", "batches"), epoch, steps)
-        return np.lexsort((within, self.lengths)), np.argsort(among)
+        return np.lexsort((shuffled, self.lengths, group)), among.argsort()
 
 
-def few_lengths(lengths: Sequence[int], most: int) -> list[int]:
-    """At most ``most`` multiples of four, the least padding for rows of these lengths.
-
-    By dynamic programming over the rounded lengths: the cheapest way to cover all rows up to each
-    of them with one length more.
-    """
-    rounded = -(-np.asarray(lengths) // MULTIPLE) * MULTIPLE
-    candidates, counts = np.unique(rounded, return_counts=True)
-    below = np.concatenate(([0], np.cumsum(counts)))
-    costs: list[float] = [0.0] + [float("inf")] * len(candidates)
-    chosen: list[list[int]] = [[] for _ in costs]
-    for _ in range(most):
-        new_costs, new_chosen = list(costs), list(chosen)
-        for stop in range(1, len(costs)):
-            top = int(candidates[stop - 1])
-            for start in range(stop):
-                cost = costs[start] + top * float(below[stop] - below[start])
-                if cost < new_costs[stop]:
-                    new_costs[stop], new_chosen[stop] = cost, [*chosen[start], top]
-        costs, chosen = new_costs, new_chosen
-    return chosen[-1]
+def rounded_up(length: int) -> int:
+    """The length of a batch whose longest row is as long as this."""
+    multiple = 1 << max((length - 1).bit_length() - FINE_LENGTH.bit_length() + 1, 0)
+    return -(-length // multiple) * multiple

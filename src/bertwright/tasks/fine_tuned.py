@@ -113,11 +113,13 @@ class FineTuned(TextModel):
         head, places = self.net.head, self.task.answer.reads == "places"
         for batch in read_batches(pieces, self.tokenizer.specials.pad, self.device, segments):
             numbers: list[int] = batch.numbers.tolist()
-            states = self.states(head.layers, batch).float()
             own = [rows[n] for n in numbers]
             where = flat_places(own, batch.pieces.shape[1]).to(self.device) if places else None
+            document = batch.coordinates.document
+            wanted = head.places(batch.pieces, document, where)
+            states = self.states(head.layers, batch, wanted).float()
             sizes = [self.answering.num_answers(row) for row in own]
-            found = head(states, batch.coordinates.document, where, sizes).cpu().numpy()
+            found = head(states, document, sizes).cpu().numpy()
             yield numbers, np.split(found, np.cumsum(sizes)[:-1])
 
     def save(self, folder: str | Path, training: Mapping[str, Any] | None = None) -> None:

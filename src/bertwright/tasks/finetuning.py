@@ -28,6 +28,7 @@ from bertwright.tasks.judging import Best, EpochReport, figures_of
 from bertwright.tasks.language_model import check_language_model
 from bertwright.tasks.parts import Part, Turns, places_per_epoch, plans_of
 from bertwright.tasks.result_folder import write_results
+from bertwright.tasks.seen_pieces import SeenPieces
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import Adapted, HeadPlan
 from bertwright.tasks.task_training import Training
@@ -241,7 +242,11 @@ def prepare_training(
     beside = chosen.language_model > 0
     if beside and (wrong := check_language_model(model, chosen, [plan.choice for plan in plans])):
         raise UserError(wrong)
-    net = Adapted.empty(recipe, size, plans, chosen.adaptation, chosen.dropout, beside)
+    seen = None
+    if not (beside or chosen.adaptation.adds):
+        seen = SeenPieces.of(model.model.encoder, parts, model.tokenizer.specials.pad)
+    num_rows = None if seen is None else len(seen.kept)
+    net = Adapted.empty(recipe, size, plans, chosen.adaptation, chosen.dropout, beside, num_rows)
     fast = model.device.type == "cuda" or bfloat16_is_fast()
     return Training(
         source=model,
@@ -262,6 +267,7 @@ def prepare_training(
         perturbation=chosen.perturbation,
         language_model=chosen.language_model,
         folder=Path() if out is None else Path(out).parent,
+        seen=seen,
         watch=watch,
     )
 

@@ -25,7 +25,7 @@ from bertwright.objectives.sentence_relation import PairQuestion
 from bertwright.recipes import Recipe
 from bertwright.tasks.answers.answer import Answer
 from bertwright.tasks.head_parts import ActivatedDense, HeadMix, Mix, OverWords
-from bertwright.tasks.reading_out import READ, SIDE_BY_SIDE, ReadOut
+from bertwright.tasks.reading_out import READ_ROWS, SIDE_BY_SIDE, ReadOut, read_places
 
 
 @dataclass(frozen=True)
@@ -199,21 +199,28 @@ class Head(nn.Module):
         number = beginning.num_outputs
         self.out: nn.Module = nn.Linear(width, number) if number else nn.Identity()
 
+    def places(
+        self, pieces: Tensor, document: Tensor | None, where: Tensor | None = None
+    ) -> Tensor | None:
+        """The flat places (M,) of pieces (B, L) whose states alone it reads, ``where`` being those
+        that are asked; None where it reads whole rows."""
+        return read_places(self.choice.read, pieces, document, where)
+
     def forward(
         self,
         states: Tensor,
         document: Tensor | None,
-        where: Tensor | None = None,
         sizes: Sequence[int] = (),
         noise: Noise | None = None,
     ) -> Tensor:
-        """states (B, L, W), the layers side by side, to float32 outputs, (B, K), or (M, K) for the
-        flat places ``where``, of which the rows have so many (``sizes``)."""
-        return self.answer(self.read(states, document, where), sizes, noise)
+        """states (B, L, W), the layers side by side, or (M, W) of its ``places``, to float32
+        outputs, (B, K), or (M, K) where the rows have so many places (``sizes``)."""
+        return self.answer(self.read(states, document), sizes, noise)
 
-    def read(self, states: Tensor, document: Tensor | None, where: Tensor | None) -> Tensor:
-        """states (B, L, W) to what the head goes on with, whatever its parameters: (M, W')."""
-        return READ[self.choice.read](states, document, where)
+    def read(self, states: Tensor, document: Tensor | None) -> Tensor:
+        """The same states to what the head goes on with, whatever its parameters: (M, W')."""
+        rows = READ_ROWS.get(self.choice.read)
+        return states if rows is None else rows(states, document)
 
     def answer(
         self, found: Tensor, sizes: Sequence[int] = (), noise: Noise | None = None

@@ -91,7 +91,7 @@ class Judge(Reporter):
 
     def _model(self, number: int) -> FineTuned:
         training, part = self.training, self.training.parts[number]
-        net = training.net.task_model(number, self.parameters.state())
+        net = training.net.task_model(number, training.state(self.parameters))
         part.answering.fold_into(net.head.out)
         return FineTuned(
             net,

@@ -71,11 +71,12 @@ class KeptStates:
             segments if segmented else None,
         ):
             numbers: list[int] = batch.numbers.tolist()
-            states = self._source.states(head.layers, batch)
-            length = batch.pieces.shape[1]
+            length, document = batch.pieces.shape[1], batch.coordinates.document
             where = flat_places([rows[n] for n in numbers], length) if places else None
-            where = None if where is None else where.to(states.device)
-            read = head.read(states, batch.coordinates.document, where).to("cpu", self._type)
+            where = None if where is None else where.to(batch.pieces.device)
+            wanted = head.places(batch.pieces, document, where)
+            states = self._source.states(head.layers, batch, wanted)
+            read = head.read(states, document).to("cpu", self._type)
             sizes = [len(rows[n].places) if places else 1 for n in numbers]
             for number, own in zip(numbers, read.split(sizes), strict=True):
                 found[number] = own.clone()

@@ -15,21 +15,32 @@ from torch import Tensor
 ReadOut = Literal["first", "last", "mean", "last-max-mean", "places"]
 
 
-def read_first(states: Tensor, document: Tensor | None, where: Tensor | None) -> Tensor:
-    """states (B, L, D) to (B, D): the first place of every row."""
-    return states[:, 0]
+def read_places(
+    read: ReadOut, pieces: Tensor, document: Tensor | None, where: Tensor | None
+) -> Tensor | None:
+    """The flat places (M,) of pieces (B, L) whose states alone are read; None where what is read is
+    made of whole rows."""
+    rows, length = pieces.shape
+    start = torch.arange(rows, device=pieces.device) * length
+    match read:
+        case "first":
+            return start
+        case "last":
+            return start + (length - 1 if document is None else last_real(document))
+        case "places":
+            assert where is not None, "a head that reads places is told which"
+            return where
+        case _:
+            return None
 
 
-def read_last(states: Tensor, document: Tensor | None, where: Tensor | None) -> Tensor:
-    """states (B, L, D) to (B, D): the last place of every row that is not padding."""
-    if document is None:
-        return states[:, -1]
-    place = torch.arange(states.shape[1], device=states.device)
-    last = torch.where(document >= 0, place, 0).amax(1)
-    return states[torch.arange(len(states), device=states.device), last]
+def last_real(document: Tensor) -> Tensor:
+    """The last place (B,) of every row that is not padding, of documents (B, L)."""
+    place = torch.arange(document.shape[1], device=document.device)
+    return torch.where(document >= 0, place, 0).amax(1)
 
 
-def read_mean(states: Tensor, document: Tensor | None, where: Tensor | None) -> Tensor:
+def read_mean(states: Tensor, document: Tensor | None) -> Tensor:
     """states (B, L, D) to (B, D): the mean over the places that are not padding."""
     if document is None:
         return states.mean(1)
@@ -37,28 +48,20 @@ def read_mean(states: Tensor, document: Tensor | None, where: Tensor | None) -> 
     return torch.einsum("bld,bl->bd", states, real / real.sum(1, keepdim=True))
 
 
-def read_last_max_mean(states: Tensor, document: Tensor | None, where: Tensor | None) -> Tensor:
+def read_last_max_mean(states: Tensor, document: Tensor | None) -> Tensor:
     """states (B, L, D) to (B, 3 D)."""
-    seen = states
-    if document is not None:
-        seen = states.masked_fill((document < 0)[..., None], torch.finfo(states.dtype).min)
-    last, mean = (read(states, document, where) for read in (read_last, read_mean))
-    return torch.cat((last, seen.amax(1), mean), dim=-1)
+    if document is None:
+        document = torch.zeros_like(states[..., 0])
+    seen = states.masked_fill((document < 0)[..., None], torch.finfo(states.dtype).min)
+    last = states[torch.arange(len(states), device=states.device), last_real(document)]
+    return torch.cat((last, seen.amax(1), read_mean(states, document)), dim=-1)
 
 
-def read_places(states: Tensor, document: Tensor | None, where: Tensor | None) -> Tensor:
-    """states (B, L, D) to (M, D): the flat places ``where`` (M,)."""
-    assert where is not None, "a head that reads places is told which"
-    return states.flatten(0, 1).index_select(0, where)
-
-
-READ: dict[ReadOut, Callable[[Tensor, Tensor | None, Tensor | None], Tensor]] = {
-    "first": read_first,
-    "last": read_last,
+READ_ROWS: dict[ReadOut, Callable[[Tensor, Tensor | None], Tensor]] = {
     "mean": read_mean,
     "last-max-mean": read_last_max_mean,
-    "places": read_places,
 }
+"""What is made of whole rows."""
 
 SIDE_BY_SIDE: dict[ReadOut, int] = {"last-max-mean": 3}
 """How many numbers of each state are read."""

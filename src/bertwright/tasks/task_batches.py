@@ -16,6 +16,7 @@ from bertwright.tasks.encoding import TaskRow
 from bertwright.tasks.fine_tuned import flat_places
 from bertwright.tasks.language_model import NEXT_PIECES, num_next_pieces
 from bertwright.tasks.parts import Part, Turns, target_type
+from bertwright.tasks.seen_pieces import SeenPieces
 from bertwright.training.batch_source import StepBatch
 from bertwright.training.clock import Place
 
@@ -65,6 +66,8 @@ class Batches:
     parts: Sequence[Part]
     plans: Sequence[BatchPlan]
     turns: Turns
+    seen: SeenPieces | None = None
+    """By which pieces are numbered, where that is not by the vocabulary."""
     asks_next: bool = False
     """Whether next pieces are asked for as well."""
 
@@ -120,6 +123,8 @@ class Batches:
         numbers = [n for item in chosen for n in part.items[item]]
         rows = [part.rows[n] for n in numbers]
         pieces, coordinates = batched(rows, step.length, self.source)
+        if self.seen is not None:
+            pieces = self.seen.number[pieces]
         places = part.task.answer.reads == "places"
         sizes = [part.answering.num_answers(row) for row in rows]
         item_sizes = [

@@ -52,8 +52,9 @@ class TaskModel(nn.Module):
         sizes: Sequence[int] = (),
     ) -> Tensor:
         """pieces (B, L) int64 to float32 outputs (B, K), or (M, K) for the places at ``where``."""
-        states = self.head.layers.states(self.encoder, pieces, coordinates)
-        return self.head(states, coordinates.document, where, sizes)
+        wanted = self.head.places(pieces, coordinates.document, where)
+        states = self.head.layers.states(self.encoder, pieces, coordinates, wanted=wanted)
+        return self.head(states, coordinates.document, sizes)
 
     @property
     def choice(self) -> HeadChoice:
@@ -76,8 +77,9 @@ class TaskModel(nn.Module):
 class Adapted(nn.Module):
     """An encoder with the heads of one or several tasks, and what adaptation adds, in training.
 
-    ``rate`` is that of the dropout in the heads; that of the encoder stands in its recipe. With
-    ``names`` it has the output over the vocabulary as well.
+    ``rate`` is that of the dropout in the heads; that of the encoder stands in its recipe. Of the
+    vocabulary its table has ``num_rows`` only, where that is stated. With ``names`` it has the
+    output over the vocabulary as well.
     """
 
     def __init__(
@@ -88,11 +90,12 @@ class Adapted(nn.Module):
         adaptation: Adaptation,
         rate: float,
         names: bool = False,
+        num_rows: int | None = None,
     ) -> None:
         super().__init__()
         self.recipe, self.plans, self.adaptation = recipe, tuple(plans), adaptation
         self.vocabulary_size = vocabulary_size
-        self.encoder = Encoder(recipe.encoder, vocabulary_size)
+        self.encoder = Encoder(recipe.encoder, num_rows or vocabulary_size)
         adaptation.insert(self.encoder)
         self.changes = adaptation.changes(self.encoder)
         heads = [plan.choice.build(Beginning(recipe, plan.num_outputs, rate)) for plan in plans]
@@ -109,10 +112,11 @@ class Adapted(nn.Module):
         adaptation: Adaptation,
         rate: float,
         names: bool = False,
+        num_rows: int | None = None,
     ) -> "Adapted":
         """One whose parameters are yet to be filled in, on the CPU."""
         with torch.device("meta"):
-            model = Adapted(recipe, vocabulary_size, plans, adaptation, rate, names)
+            model = Adapted(recipe, vocabulary_size, plans, adaptation, rate, names, num_rows)
         return model.to_empty(device="cpu")
 
     def head(self, part: int) -> Head:
@@ -122,27 +126,40 @@ class Adapted(nn.Module):
         return found
 
     def states(
-        self, part: int, pieces: Tensor, coordinates: Coordinates, noise: Noise | None = None
+        self,
+        part: int,
+        pieces: Tensor,
+        coordinates: Coordinates,
+        wanted: Tensor | None = None,
+        noise: Noise | None = None,
     ) -> Tensor:
-        """pieces (B, L) int64 to what the head of a task reads, (B, L, W)."""
-        return self._states(self.head(part).layers, pieces, coordinates, noise)
+        """pieces (B, L) int64 to the states (B, L, W) of the layers that the head of a task reads,
+        or (M, W) of the ``wanted`` flat places (M,)."""
+        layers = self.head(part).layers
+        if self.changes is None:
+            return layers.states(self.encoder, pieces, coordinates, noise, wanted)
+        changed = self.changes(dict(self.encoder.named_parameters()))
+        reading = _Reading(self.encoder, layers)
+        named = {f"encoder.{name}": weight for name, weight in changed.items()}
+        given = (pieces, coordinates, noise, wanted)
+        # Blocks that share a sublayer share the module: it is changed once, under its first name.
+        return functional_call(reading, named, given, tie_weights=False)
 
     def answer(
         self,
         part: int,
         states: Tensor,
         document: Tensor | None,
-        where: Tensor | None = None,
         sizes: Sequence[int] = (),
         noise: Noise | None = None,
         first_answer: int = 0,
     ) -> Tensor:
-        """states (B, L, W) to the float32 outputs of a task, (B, K), or (M, K) for the places at
-        ``where``, of which each row has so many (``sizes``).
+        """states (B, L, W), or (M, W) of the places that the head reads, to the float32 outputs of
+        a task, (B, K), or (M, K) where each row has so many (``sizes``).
 
         ``first_answer`` is the index of the first of them in the step: what dropout hangs on.
         """
-        return self.head(part)(states, document, where, sizes, self.behind(noise, first_answer))
+        return self.head(part)(states, document, sizes, self.behind(noise, first_answer))
 
     def behind(self, noise: Noise | None, first_answer: int) -> Noise | None:
         """The noise of a head."""
@@ -152,7 +169,8 @@ class Adapted(nn.Module):
         return replace(noise.within(len(self.encoder.blocks)), first_row=first)
 
     def task_model(self, part: int, parameters: Mapping[str, Tensor]) -> TaskModel:
-        """What solves one of the tasks with these parameters, on the CPU in float32."""
+        """What solves one of the tasks with these parameters, the whole table among them, on the
+        CPU in float32."""
         model = TaskModel.empty(
             self.recipe, self.vocabulary_size, self.plans[part], self.adaptation
         )
@@ -164,17 +182,6 @@ class Adapted(nn.Module):
         own |= {f"head.{n.removeprefix(head)}": t for n, t in known.items() if n.startswith(head)}
         fill(model, own, "snapshot")
         return model
-
-    def _states(
-        self, layers: Layers, pieces: Tensor, coordinates: Coordinates, noise: Noise | None
-    ) -> Tensor:
-        if self.changes is None:
-            return layers.states(self.encoder, pieces, coordinates, noise)
-        changed = self.changes(dict(self.encoder.named_parameters()))
-        reading = _Reading(self.encoder, layers)
-        named = {f"encoder.{name}": weight for name, weight in changed.items()}
-        # Blocks that share a sublayer share the module: it is changed once, under its first name.
-        return functional_call(reading, named, (pieces, coordinates, noise), tie_weights=False)
 
     @torch.no_grad()
     def _merged(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -199,5 +206,11 @@ class _Reading(nn.Module):
         super().__init__()
         self.encoder, self.layers = encoder, layers
 
-    def forward(self, pieces: Tensor, coordinates: Coordinates, noise: Noise | None) -> Tensor:
-        return self.layers.states(self.encoder, pieces, coordinates, noise)
+    def forward(
+        self,
+        pieces: Tensor,
+        coordinates: Coordinates,
+        noise: Noise | None,
+        wanted: Tensor | None,
+    ) -> Tensor:
+        return self.layers.states(self.encoder, pieces, coordinates, noise, wanted)

@@ -1,6 +1,6 @@
 """Fine-tuning once: one seed, from a pre-trained encoder to the best of its epochs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from bertwright.tasks.kept_states import KeptStates
 from bertwright.tasks.language_model import NEXT_PIECES, next_pieces_loss
 from bertwright.tasks.parts import Part, Turns
 from bertwright.tasks.perturbation import Perturbation
+from bertwright.tasks.seen_pieces import TABLE, SeenPieces
 from bertwright.tasks.task_batches import ANSWER, Batches, TaskBatch
 from bertwright.tasks.task_model import Adapted
 from bertwright.training.clipping import Clipping
@@ -36,8 +37,9 @@ from bertwright.training.unfreezing import Unfreezing
 class Training:
     """What one run needs; ``net`` is filled anew for every seed.
 
-    ``watch`` makes what follows the run of a seed, ``procedures`` act in its steps, ``epochs_seen``
-    collects how every epoch ended.
+    ``seen`` are the pieces that the table of ``net`` has, None for all. ``watch`` makes what
+    follows the run of a seed, ``procedures`` act in its steps, ``epochs_seen`` collects how every
+    epoch ended.
     """
 
     source: TextModel
@@ -53,6 +55,7 @@ class Training:
     perturbation: Perturbation | None
     language_model: float
     folder: Path
+    seen: SeenPieces | None
     watch: Callable[[int, Clock], Reporter]
     procedures: Sequence[Procedure] = ()
     epochs_seen: list[EpochReport] = field(default_factory=list[EpochReport])
@@ -75,7 +78,9 @@ class Training:
                 parameters=parameters,
                 update=update,
                 procedures=[Unfreezing(parameters, update, self._levels(turns)), *self.procedures],
-                batch=Batches(self.source, self.parts, plans, turns, self.language_model > 0).at,
+                batch=Batches(
+                    self.source, self.parts, plans, turns, self.seen, self.language_model > 0
+                ).at,
                 losses=_Losses(self, seed, kept),
                 clock=clock,
                 rate=self.schedule.at,
@@ -98,15 +103,23 @@ class Training:
         levels, parameters = levels_of(roles(self.net)), dict(self.net.named_parameters())
         last = self.net.adaptation.trained_levels(max(self.epochs - 1, 0), self.epochs)
         least = 0 if last is None else 1 + max(levels.values()) - last
+        sizes = {name: parameter.numel() for name, parameter in parameters.items()}
+        if self.seen is not None:
+            sizes[f"encoder.{TABLE}"] = self.seen.whole.numel()
         trained = sum(
-            p.numel() for n, p in parameters.items() if p.requires_grad and levels[n] >= least
+            sizes[n] for n, p in parameters.items() if p.requires_grad and levels[n] >= least
         )
-        return trained / sum(p.numel() for p in parameters.values())
+        return trained / sum(sizes.values())
+
+    def state(self, parameters: MasterParameters) -> Mapping[str, Tensor]:
+        """The parameters by name, with all pieces of the vocabulary."""
+        state = parameters.state()
+        return state if self.seen is None else self.seen.restored(state, "encoder.")
 
     def _begin(self, seed: int) -> None:
         """The parameters as they are before the first step."""
         own, known = self.net.encoder, self.source.model.encoder.state_dict()
-        own.load_state_dict(known, strict=False)
+        own.load_state_dict(known if self.seen is None else self.seen.cut(known), strict=False)
         self.net.adaptation.begin(own, self.net.recipe, seed)
         if self.net.output is not None and self.source.model.output is not None:
             self.net.output.load_state_dict(self.source.model.output.state_dict())
@@ -142,12 +155,14 @@ class _Losses:
             loss, right = answering.loss(outputs, batch.item_sizes, batch.targets)
             return outputs, Loss(loss, float(len(batch.targets)), right)
 
+        wanted = net.head(batch.part).places(batch.pieces, document, batch.where)
+
         def answered(states: Tensor) -> tuple[Tensor, Loss]:
-            more = batch.where, batch.sizes, noise, batch.first_answer
+            more = batch.sizes, noise, batch.first_answer
             return judged(net.answer(batch.part, states, document, *more))
 
-        def read() -> Tensor:
-            return net.states(batch.part, batch.pieces, batch.coordinates, noise)
+        def read(wanted: Tensor | None) -> Tensor:
+            return net.states(batch.part, batch.pieces, batch.coordinates, wanted, noise)
 
         if self.kept is not None:
             states = self.kept.of(batch.part, batch.numbers)
@@ -156,21 +171,22 @@ class _Losses:
         if training.perturbation is not None:
             found = training.perturbation.loss(
                 net.encoder.embeddings,
-                lambda: answered(read()),
+                lambda: answered(read(wanted)),
                 document >= 0,
                 batch.count,
                 self.seed + place.step,
             )
             return {ANSWER: found}
-        states = read()
-        losses = {ANSWER: answered(states)[1]}
-        if net.output is not None:
-            real, width = slice(batch.num_rows), training.net.recipe.encoder.width
-            losses[NEXT_PIECES] = next_pieces_loss(
-                net.output,
-                net.encoder.embeddings.table,
-                states[real, :, -width:],
-                batch.pieces[real],
-                document[real],
-            )
-        return losses
+        if net.output is None:
+            return {ANSWER: answered(read(wanted))[1]}
+        states = read(None)
+        real, width = slice(batch.num_rows), training.net.recipe.encoder.width
+        next_pieces = next_pieces_loss(
+            net.output,
+            net.encoder.embeddings.table,
+            states[real, :, -width:],
+            batch.pieces[real],
+            document[real],
+        )
+        own = states if wanted is None else states.flatten(0, 1).index_select(0, wanted)
+        return {ANSWER: answered(own)[1], NEXT_PIECES: next_pieces}

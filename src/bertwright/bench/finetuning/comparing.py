@@ -1,7 +1,7 @@
 """The comparison: what either side scores with the same seeds, and how long an epoch takes."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,15 @@ from bertwright.bench.finetuning import peer
 from bertwright.bench.finetuning.ours import finetuning_of
 from bertwright.bench.finetuning.plan import Compared, Plan
 from bertwright.bench.finetuning.timing import times
+from bertwright.errors import UserError
 from bertwright.files import write_text
 from bertwright.interop.loading import load
 from bertwright.model.text_model import TextModel
 from bertwright.statistics import estimate, paired
 from bertwright.tasks.finetuning import finetune
+
+PARTS = ("scores", "times")
+"""Of the figures."""
 
 COLUMNS = {
     "task": "task",
@@ -24,7 +28,8 @@ COLUMNS = {
     "theirs": "Trainer",
     "difference": "difference",
     "equal": "equal",
-    "epoch_seconds": "seconds an epoch",
+    "timed": "of them timed",
+    "epoch_seconds": "seconds",
     "against_default": "times the default",
     "against_best": "times its best",
 }
@@ -32,36 +37,67 @@ COLUMNS = {
 
 
 def compare(
-    plan_file: Path, out: Path, rounds: int, say: Callable[[str], None]
+    plan_file: Path, out: Path, parts: Sequence[str], rounds: int, say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """The figures of every task; what stands in ``out`` is not found again."""
+    """Find these parts of the figures of every task, but for those that stand in ``out``; and tell
+    all that stand there then. ``scores`` are the same on a busy machine, ``times`` are not."""
+    for part in parts:
+        if part not in PARTS:
+            raise UserError(f"--parts {part}: write scores, times, or both with a comma")
     plan = Plan.load(plan_file)
     folder = plan.encoder or checkpoint_folder()
+    model = load(folder)
     out.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
     for name, compared in plan.tasks.items():
-        file = out / f"{name}.json"
-        known: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.is_file() else {}
-        stated = compared.model_dump(mode="json") | {"seeds": plan.seeds}
-        if known.get("stated") != stated:
-            known = {"stated": stated, "ours": [], "theirs": []}
-        model = load(folder)
-        while len(known["ours"]) < plan.seeds:
-            seed = len(known["ours"])
-            known["ours"].append(ours(plan, compared, model, seed))
-            write_text(file, json.dumps(known, indent=1) + "\n")
-            say(f"{name}, seed {seed}: ours {known['ours'][-1]:.4g}")
-        while len(known["theirs"]) < plan.seeds:
-            seed = len(known["theirs"])
-            known["theirs"].append(theirs(plan, compared, model, folder, seed))
-            write_text(file, json.dumps(known, indent=1) + "\n")
-            say(f"{name}, seed {seed}: theirs {known['theirs'][-1]:.4g}")
-        if rounds and "times" not in known:
-            known["times"] = times(plan_file, name, rounds)
-            write_text(file, json.dumps(known, indent=1) + "\n")
-            say(f"{name}: {known['times']}")
+        known = _Known(out / f"{name}.json", compared, plan.seeds)
+        while "scores" in parts and len(known.ours) < plan.seeds:
+            known.add("ours", ours(plan, compared, model, len(known.ours)))
+            say(f"{name}, seed {len(known.ours) - 1}: ours {known.ours[-1]:.4g}")
+        while "scores" in parts and len(known.theirs) < plan.seeds:
+            known.add("theirs", theirs(plan, compared, model, folder, len(known.theirs)))
+            say(f"{name}, seed {len(known.theirs) - 1}: theirs {known.theirs[-1]:.4g}")
+        if "times" in parts and not known.times:
+            known.add("times", times(plan_file, name, rounds))
+            say(f"{name}: {known.times}")
         rows.append(_row(name, compared, model, known))
     return rows
+
+
+class _Known:
+    """What is known of a task, in a file: the scores of both sides, and the times, which are of so
+    many examples; of another task, or of others of its settings, nothing."""
+
+    def __init__(self, file: Path, compared: Compared, seeds: int) -> None:
+        self._file = file
+        found: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+        stated = compared.model_dump(mode="json", exclude={"timed"}) | {"seeds": seeds}
+        if found.get("stated") != stated:
+            found = {}
+        self._all = {"stated": stated, "ours": [], "theirs": [], "times": {}, **found}
+        if self.times.get("timed") != compared.timed:
+            self._all["times"] = {}
+        self._timed = compared.timed
+
+    @property
+    def ours(self) -> list[float]:
+        return self._all["ours"]
+
+    @property
+    def theirs(self) -> list[float]:
+        return self._all["theirs"]
+
+    @property
+    def times(self) -> dict[str, float]:
+        return self._all["times"]
+
+    def add(self, name: str, found: float | dict[str, float]) -> None:
+        """Keep what was found."""
+        if isinstance(found, dict):
+            self._all[name] = {"timed": self._timed, **found}
+        else:
+            self._all[name].append(found)
+        write_text(self._file, json.dumps(self._all, indent=1) + "\n")
 
 
 def ours(plan: Plan, compared: Compared, model: TextModel, seed: int) -> float:
@@ -96,16 +132,21 @@ def theirs(
     return max(scores)
 
 
-def _row(name: str, compared: Compared, model: TextModel, known: dict[str, Any]) -> dict[str, Any]:
+def _row(name: str, compared: Compared, model: TextModel, known: _Known) -> dict[str, Any]:
     part = compared.part(model)
-    difference = paired(known["ours"], known["theirs"])
-    return {
+    row: dict[str, Any] = {
         "task": name,
         "examples": len(part.train),
         "metric": part.task.metrics[0],
-        "ours": str(estimate(known["ours"])),
-        "theirs": str(estimate(known["theirs"])),
+        **known.times,
+    }
+    if not known.ours or len(known.ours) != len(known.theirs):
+        return row
+    difference = paired(known.ours, known.theirs)
+    return {
+        **row,
+        "ours": str(estimate(known.ours)),
+        "theirs": str(estimate(known.theirs)),
         "difference": str(difference),
         "equal": "yes" if difference.low <= 0 <= difference.high else "no",
-        **known.get("times", {}),
     }

@@ -21,7 +21,7 @@ class Compared(StatedData):
         epochs, rate, batch, length: as of fine-tuning; the rate is of both sides.
     """
 
-    timed: int = Field(default=1024, ge=32)
+    timed: int = Field(default=512, ge=32)
     epochs: int = Field(default=3, ge=1)
     rate: float = Field(default=5e-5, gt=0)
     batch: int = Field(default=32, ge=1)

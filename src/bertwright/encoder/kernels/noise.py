@@ -23,12 +23,14 @@ class Noise:
     ``seed`` is a 0-d int32 tensor that differs from step to step and from block to block;
     ``first_row`` a 0-d int32 tensor, the index of the first row in the global batch. ``strength``
     (1,) float32 is what every rate of dropout is multiplied with, None for 1; as a tensor it may
-    change from step to step without anything being compiled anew.
+    change from step to step without anything being compiled anew. ``where`` (M,) int32 are the
+    places of the global batch of which alone something is dropped, None where it is of whole rows.
     """
 
     seed: Tensor
     first_row: Tensor
     strength: Tensor | None = None
+    where: Tensor | None = None
 
     @staticmethod
     def of(
@@ -50,11 +52,17 @@ class Noise:
         """The noise of one block."""
         return replace(self, seed=self.seed + (block + 1) * 99991)
 
+    def at(self, where: Tensor, length: int) -> "Noise":
+        """The noise of some flat places (M,) of rows of this length: what is dropped there is the
+        same as in whole rows."""
+        return replace(self, where=(where + self.first_row * length).to(torch.int32))
+
 
 def dropout(
     x: Tensor, rate: float, noise: Noise | None, site: int, place: Tensor | None = None
 ) -> Tensor:
-    """Drop elements of x (B, ...) with probability ``rate`` and scale the rest up.
+    """Drop elements of x (B, ...), or (M, D) where the noise is of M places, with probability
+    ``rate`` and scale the rest up.
 
     The rate is rounded to 1/65536; ``site`` tells apart the places of one block. ``place`` (int32,
     like x) numbers the elements in the global batch, where x is a part of what is dropped from.
@@ -132,6 +140,9 @@ def _fraction(h: Tensor) -> Tensor:
 
 
 def _hash(x: Tensor, noise: Noise, site: int) -> Tensor:
+    if noise.where is not None:
+        within = torch.arange(x.shape[-1], dtype=torch.int32, device=x.device)
+        return _mixed(noise.where[:, None] * x.shape[-1] + within, noise.seed, site)
     place = torch.arange(x.numel(), dtype=torch.int32, device=x.device).view(x.shape)
     return _mixed(place + noise.first_row * (x.numel() // x.shape[0]), noise.seed, site)
 
