@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis.strategies import integers
-from numbered_text import FIRST_PIECE, MASK, PAD, SEP, SPECIALS, NumberedSplit, documents
+from numbered_text import CLS, FIRST_PIECE, MASK, PAD, SEP, SPECIALS, NumberedSplit, documents
 
 from bertwright.errors import UserError
 from bertwright.examples.assembly import DocSentences, FullSentences
-from bertwright.examples.coordinates import Rows
+from bertwright.examples.coordinates import Coordinates, Rows
 from bertwright.examples.corruption import Replace
-from bertwright.examples.noising import Fragment, Infilling, Noising, Sentinels
+from bertwright.examples.noising import Fragment, Infilling, Noising, Sentinels, Translation
 from bertwright.examples.questions import Question
 from bertwright.examples.selection import Partition
 from bertwright.examples.vocabulary import Vocabulary
@@ -192,3 +192,40 @@ def test_a_question_says_how_much_was_hidden(noising: Noising, rate: float):
 def test_too_few_sentinels_are_an_error_that_says_so():
     with pytest.raises(UserError, match=r"noising\.number is 2"):
         asked(Sentinels(number=2), long_rows(30))
+
+
+def pair_rows(*sides: tuple[int, int]) -> Rows:
+    """Rows of two sides of so many pieces, which are numbered on."""
+    pieces = np.full((len(sides), LENGTH), PAD, np.int32)
+    document = np.full((len(sides), LENGTH), -1, np.int32)
+    special = np.ones((len(sides), LENGTH), np.bool_)
+    for row, sizes in enumerate(sides):
+        begin = 0
+        for number, size in enumerate(sizes):
+            inside = slice(begin + 1, begin + 1 + size)
+            pieces[row, begin], pieces[row, begin + 1 + size] = CLS, SEP
+            pieces[row, inside] = FIRST_PIECE + 100 * number + np.arange(size)
+            document[row, begin : begin + size + 2] = number
+            special[row, inside] = False
+            begin += size + 2
+    return Rows(pieces, Coordinates(document=document), special)
+
+
+def test_one_side_is_read_and_the_other_is_asked_for() -> None:
+    rows = pair_rows((3, 4), (6, 2), (5, 30))
+    shown, question = asked(Translation(), rows)
+    width = Translation().targets(LENGTH)
+    for number, (first, second) in enumerate(((3, 4), (6, 2), (5, 30))):
+        read = shown.pieces[number][shown.real[number]].tolist()
+        assert read == [CLS, *range(FIRST_PIECE, FIRST_PIECE + first), SEP]
+        weight = of_row(question.weight, number, 3) > 0
+        whole = [*range(FIRST_PIECE + 100, FIRST_PIECE + 100 + second), SEP]
+        target = of_row(question.target, number, 3)[weight].tolist()
+        assert target == whole[:width]
+        given = of_row(question.beside["given"], number, 3)[weight].tolist()
+        assert given == [CLS, *target[:-1]]
+
+
+def test_what_holds_no_pair_is_not_translated() -> None:
+    with pytest.raises(UserError, match="translation-pair"):
+        asked(Translation(), rows_of([[[1, 2, 1]]]))

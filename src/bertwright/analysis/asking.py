@@ -80,13 +80,7 @@ class Asking:
     ) -> Batches:
         """The answers, with gradients where they are on. Each batch is read ``within`` what is made
         for it."""
-        for batch in read_batches(
-            [text.pieces for text in self.texts],
-            self.subject.tokenizer.specials.pad,
-            self.subject.text_model.device,
-            [text.parts for text in self.texts] if self.texts[0].segmented else None,
-            PLACES_AT_ONCE,
-        ):
+        for batch in self._read():
             with within(batch):
                 logits, target, counts = self._answers(batch)
             logs = logits.log_softmax(-1).gather(-1, target[..., None])[..., 0]
@@ -97,6 +91,25 @@ class Asking:
                 right.sum(-1).to(logs),
                 counts.sum(-1).to(logs),
             )
+
+    @torch.inference_mode()
+    def sure(self) -> NDArray[np.float64]:
+        """Of every text the chances that the model gives its guesses, summed."""
+        found = np.zeros(len(self.texts))
+        for batch in self._read():
+            logits, _, counts = self._answers(batch)
+            sums = (logits.softmax(-1).amax(-1) * counts).sum(-1)
+            found[batch.numbers] = sums.double().cpu().numpy()
+        return found
+
+    def _read(self) -> Iterator[ReadBatch]:
+        return read_batches(
+            [text.pieces for text in self.texts],
+            self.subject.tokenizer.specials.pad,
+            self.subject.text_model.device,
+            [text.parts for text in self.texts] if self.texts[0].segmented else None,
+            PLACES_AT_ONCE,
+        )
 
     def _answers(self, batch: ReadBatch) -> tuple[Tensor, Tensor, Tensor]:
         """Logits (B, m, V), what is right (B, m), and which of these count."""

@@ -147,10 +147,10 @@ class Block(nn.Module):
             found = sublayer(inner, around, noise, where, past)
         else:
             found = sublayer(tap(site, f"{name}.input", inner), where)
-        if name in self.adapters:
-            found = self.adapters[name](found)
         if wanted is not None:
             found, noise = taken(found, noise, wanted)
+        if name in self.adapters:
+            found = self.adapters[name](found)
         return self.drop(found, noise, 1 + number)
 
     def change_in(

@@ -2,6 +2,7 @@
 
 from bertwright.analysis.attribution.answers import AnswerAttribution
 from bertwright.analysis.attribution.flow import AttentionFlow
+from bertwright.analysis.attribution.learned_masks import LearnedMasks
 from bertwright.analysis.attribution.mixing import TokenMixing
 
-__all__ = ["AnswerAttribution", "AttentionFlow", "TokenMixing"]
+__all__ = ["AnswerAttribution", "AttentionFlow", "LearnedMasks", "TokenMixing"]

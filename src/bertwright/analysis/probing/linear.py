@@ -41,13 +41,13 @@ class LinearProbe(Analysis):
         tags = tags_of(case)
         control = control_tags(own.words, tags, case.seed)
         learned, judged = (np.isin(own.text, half) for half in halves(len(case.texts), case.seed))
-        majority = _most_frequent(tags[learned])
+        majority = most_frequent(tags[learned])
         findings: list[Finding] = []
         scores = np.zeros((own.num_layers, 2))
         for layer in range(own.num_layers):
             states = standardised(own, layer, learned)
             right = [self._right(states, target, learned, judged) for target in (tags, control)]
-            sums = [_by_text(own, judged, of) for of in right]
+            sums = [by_text(own, judged, of) for of in right]
             scores[layer] = [of.mean() for of in right]
             always = Baseline(f"always {majority}", float((tags[judged] == majority).mean()))
             accuracy = of_ratio(*sums[0], seed=case.seed)
@@ -110,7 +110,8 @@ def tags_of(case: Case) -> NDArray[np.str_]:
     return np.array(found)
 
 
-def _most_frequent(tags: NDArray[np.str_]) -> str:
+def most_frequent(tags: NDArray[np.str_]) -> str:
+    """The tag that most words have."""
     names, counts = np.unique(tags, return_counts=True)
     return str(names[counts.argmax()])
 
@@ -123,7 +124,7 @@ def standardised(own: WordStates, layer: int, learned: NDArray[np.bool_]) -> NDA
     return (states - mean) / np.maximum(deviation, 1e-8)
 
 
-def _by_text(
+def by_text(
     own: WordStates, judged: NDArray[np.bool_], right: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """How many are right, and how many there are, of each text that judges."""

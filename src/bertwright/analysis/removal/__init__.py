@@ -1,9 +1,17 @@
 """What a model loses with a part of it."""
 
+from bertwright.analysis.removal.fixed_heads import FixedHeads
 from bertwright.analysis.removal.importance import HeadImportance
 from bertwright.analysis.removal.layers import LayerRedundancy
 from bertwright.analysis.removal.learned_gates import LearnedGates
 from bertwright.analysis.removal.one_head import OneHead
 from bertwright.analysis.removal.single_heads import SingleHeads
 
-__all__ = ["HeadImportance", "LayerRedundancy", "LearnedGates", "OneHead", "SingleHeads"]
+__all__ = [
+    "FixedHeads",
+    "HeadImportance",
+    "LayerRedundancy",
+    "LearnedGates",
+    "OneHead",
+    "SingleHeads",
+]

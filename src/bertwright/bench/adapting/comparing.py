@@ -27,7 +27,6 @@ COLUMNS = {
     "best": "best",
     "difference": "difference",
     "trained": "trained, %",
-    "seconds": "seconds",
 }
 """What a document shows, by key."""
 

@@ -28,8 +28,7 @@ COLUMNS = {
     "theirs": "Trainer",
     "difference": "difference",
     "equal": "equal",
-    "timed": "of them timed",
-    "epoch_seconds": "seconds",
+    "epoch_seconds": "seconds an epoch",
     "against_default": "times the default",
     "against_best": "times its best",
 }
@@ -74,7 +73,8 @@ class _Known:
         stated = compared.model_dump(mode="json", exclude={"timed"}) | {"seeds": seeds}
         if found.get("stated") != stated:
             found = {}
-        self._all = {"stated": stated, "ours": [], "theirs": [], "times": {}, **found}
+        begun: dict[str, Any] = {"stated": stated, "ours": [], "theirs": [], "times": {}}
+        self._all = begun | found
         if self.times.get("timed") != compared.timed:
             self._all["times"] = {}
         self._timed = compared.timed

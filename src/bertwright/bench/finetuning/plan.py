@@ -17,20 +17,19 @@ class Compared(StatedData):
     """One task with its data.
 
     Attributes:
-        timed: of so many training examples an epoch is timed.
+        timed: how many steps each side takes in its turn.
         epochs, rate, batch, length: as of fine-tuning; the rate is of both sides.
     """
 
-    timed: int = Field(default=512, ge=32)
+    timed: int = Field(default=50, ge=1)
     epochs: int = Field(default=3, ge=1)
     rate: float = Field(default=5e-5, gt=0)
     batch: int = Field(default=32, ge=1)
     length: int = Field(default=128, ge=8)
 
-    def part(self, model: TextModel, most: int | None = None) -> Part:
-        """The examples as rows of this encoder; of the training part ``most`` at most."""
-        task, learned, judged = self.examples().parts()
-        return Part.of(task, learned[:most], judged, self.maker(model))
+    def part(self, model: TextModel) -> Part:
+        """The examples as rows of this encoder."""
+        return Part.of(*self.examples().parts(), self.maker(model))
 
     def maker(self, model: TextModel) -> RowMaker:
         """How this encoder takes texts."""

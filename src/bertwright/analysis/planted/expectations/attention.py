@@ -6,11 +6,22 @@ import numpy as np
 import torch
 
 from bertwright.analysis.analysis import Analysis, Case
+from bertwright.analysis.asking import Asking
 from bertwright.analysis.attention.clusters import HeadClusters
 from bertwright.analysis.attention.entropy import AttentionEntropy
+from bertwright.analysis.attention.explaining import EVEN as EVEN_ROWS
+from bertwright.analysis.attention.explaining import (
+    PERMUTED,
+    WITHOUT_ANY,
+    WITHOUT_TOP,
+    AttentionExplains,
+    permuted,
+    without,
+)
 from bertwright.analysis.attention.patterns import PATTERNS, AttentionPatterns
 from bertwright.analysis.attention.rollout import AttentionRollout, rollout
 from bertwright.analysis.attention.shares import TARGETS, AttentionShares
+from bertwright.analysis.attention.slopes import slopes
 from bertwright.analysis.findings import Found
 from bertwright.analysis.planted.attention import EVEN, Heads, Pointer, pointing
 from bertwright.analysis.planted.expecting import Expected, above, below, equal, same
@@ -98,6 +109,58 @@ def rolled_out() -> Iterator[Expected]:
     wanted = np.array([1, np.mean(1 / lengths), np.mean(1 / lengths)])
     yield equal("of a layer that looks at itself", told[0], wanted)
     yield equal("at the opening behind it", told[1, 1], 0.5 + np.mean(0.5 / lengths))
+
+
+def explaining() -> Iterator[Expected]:
+    """Attention that nobody reads explains nothing; what is changed is what should be."""
+    own = small_case()
+    with torch.no_grad():
+        for name, parameter in own.subject.encoder.blocks.named_parameters():
+            if "attention.output" in name:
+                parameter.zero_()
+    found = AttentionExplains(draws=2, steps=3).run(own)
+    for name in (PERMUTED, EVEN_ROWS, WITHOUT_TOP, WITHOUT_ANY):
+        yield equal(f"answers moved, {name}", found.arrays[name], 0, 1e-12)
+    yield above("attention that could be moved", found.arrays["adversary"][:, 0], 1e-4)
+    weights = torch.tensor([[0.5, 0.3, 0.2, 0.0], [0.0, 0.1, 0.2, 0.7]], dtype=torch.float64)
+    moved = permuted(torch.Generator().manual_seed(0))(weights)
+    yield equal("sorted rows", moved.sort(-1)[0], weights.sort(-1)[0], 0)
+    yield equal("places that are not looked at", moved[weights == 0], 0, 0)
+    yield equal("without a place", without(0)(weights)[0], [0, 0.6, 0.4, 0])
+
+
+def sloping() -> Iterator[Expected]:
+    """Heads that write nothing have no slope; others have that of a central difference."""
+    own = small_case()
+    asking, step, at = Asking(own.subject, own.texts), 1e-5, (1, 2)
+    with torch.no_grad():
+        for block in own.subject.encoder.blocks:
+            weight = block.get_submodule("sublayers.attention.output").weight
+            assert isinstance(weight, torch.Tensor)
+            weight.view(len(weight), own.subject.num_heads, -1)[:, 0] = 0
+    found = slopes(asking)
+    yield equal("of heads that write nothing", found[:, :, 0], 0, 0)
+    yield above("of others", found[:, :, 1:], 1e-12)
+    one = Asking(own.subject, own.texts[:1])
+    length = len(own.texts[0])
+    sizes: list[float] = []
+    for row in range(length):
+        moved: list[float] = []
+        for sign in (1, -1):
+
+            def change(
+                weights: torch.Tensor, row: int = row, by: float = sign * step
+            ) -> torch.Tensor:
+                changed = weights.clone()
+                changed[:, at[1], row, 0] += by
+                return changed
+
+            with own.subject.encoder.replace(f"blocks.{at[0]}.attention.weights", change):
+                moved.append(float(one.asked().loss.sum()))
+        sizes.append(abs(moved[0] - moved[1]) / (2 * step))
+    yield equal(
+        "against central differences", slopes(one)[0, at[0], at[1], 0], np.mean(sizes), 1e-7
+    )
 
 
 def by_head(found: Found, metric: str) -> np.ndarray:

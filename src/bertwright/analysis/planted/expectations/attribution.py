@@ -7,11 +7,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bertwright.analysis.analysis import Case
 from bertwright.analysis.attribution.answers import Answer
 from bertwright.analysis.attribution.flow import attended, changes_without, greatest_flows
+from bertwright.analysis.attribution.learned_masks import LearnedMasks
 from bertwright.analysis.attribution.mixing import contributions
+from bertwright.analysis.planted.classifiers import bag_of_pieces
 from bertwright.analysis.planted.expecting import Expected, above, below, equal, same
-from bertwright.analysis.planted.models import SENTENCES, small_case, small_subject
+from bertwright.analysis.planted.models import SENTENCES, WORDS, small_case, small_subject
 from bertwright.analysis.subject import Subject
 from bertwright.analysis.texts import read_texts
 from bertwright.tasks.formats.examples import Example
@@ -57,6 +60,23 @@ def flow() -> Iterator[Expected]:
     flows[own.place], changes[own.place] = 0, 0
     yield same("the widest way", int(flows.argmax()), own.place - 1)
     yield same("the place without which the score moves most", int(changes.argmax()), own.place - 1)
+
+
+def learned_masks() -> Iterator[Expected]:
+    """Of a text whose class one word decides, that word stays open and the rest is masked."""
+    drawn = np.random.default_rng(0)
+    others = [word for word in WORDS if word != "lamp"]
+    texts = [
+        " ".join(drawn.permutation([*drawn.choice(others, 5), *(["lamp"] if n % 2 else [])]))
+        for n in range(40)
+    ]
+    subject = bag_of_pieces({"lamp": 60.0}, bias=-4.0)
+    read = read_texts(subject, [Example(text) for text in texts])
+    found = LearnedMasks(steps=300, rate=1e-2).run(Case(subject, read))
+    told = {f.metric: f.value for f in found.findings}
+    yield below("share of pieces open", told["share of pieces open"], 0.4)
+    yield below("how far answers move", told["answer moves, nats"], 0.2)
+    yield above("how far they move at random", told["random less learned"], 0.2)
 
 
 def identity() -> Subject:

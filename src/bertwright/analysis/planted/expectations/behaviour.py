@@ -18,6 +18,7 @@ from bertwright.analysis.behaviour.names import (
     THING,
     Names,
 )
+from bertwright.analysis.behaviour.pairs import FOLLOWS, ORDER, PairQuestions
 from bertwright.analysis.behaviour.sentiment_suites import SLOTS
 from bertwright.analysis.behaviour.suites import SUITE, Suites
 from bertwright.analysis.behaviour.trigger_answers import Answers, Trigger
@@ -35,13 +36,25 @@ from bertwright.analysis.behaviour.word_kinds import NAMES, THINGS
 from bertwright.analysis.findings import Stored
 from bertwright.analysis.planted.classifiers import bag_of_pieces
 from bertwright.analysis.planted.expecting import Expected, above, below, equal, same
-from bertwright.analysis.planted.models import SENTENCES, WORDS, small_subject
+from bertwright.analysis.planted.models import SENTENCES, WORDS, small_case, small_subject
 from bertwright.analysis.subject import Subject
 from bertwright.analysis.texts import read_texts
 from bertwright.tasks.catalogue import table_task
 from bertwright.tasks.finetuning import finetune
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
+
+
+def pair_questions() -> Iterator[Expected]:
+    """A model that knows no places does not know which of two texts comes first."""
+    drawn = np.random.default_rng(0)
+    texts = [" ".join(drawn.choice(WORDS, 10)) for _ in range(24)]
+    case = small_case(
+        "bert", "encoder.positions={kind: none}", "encoder.embeddings.segments=0", texts=texts
+    )
+    told = {f.metric: f.value for f in PairQuestions().run(case).findings}
+    yield equal("the order, by a bag of words", told[ORDER], 0.5, 1e-9)
+    yield equal("what follows, of words that were drawn", told[FOLLOWS], 0.5, 0.3)
 
 
 def malformed_input() -> Iterator[Expected]:

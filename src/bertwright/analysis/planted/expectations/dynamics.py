@@ -1,18 +1,28 @@
-"""Copies, and a copy of which one layer was changed."""
+"""Copies, a copy of which one layer was changed, and tags that can be learned by heart."""
 
 import copy
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
 import torch
 
 from bertwright.analysis.analysis import Case
+from bertwright.analysis.dynamics.beginnings import WAYS, Beginnings
 from bertwright.analysis.dynamics.change import Change
 from bertwright.analysis.dynamics.effective_context import EffectiveContext
+from bertwright.analysis.dynamics.frozen_or_tuned import FrozenOrTuned
+from bertwright.analysis.dynamics.masks import Mask, importances
+from bertwright.analysis.dynamics.seeds import expected_best, variance_shares
+from bertwright.analysis.dynamics.tagging import Tagging
+from bertwright.analysis.dynamics.tickets import trained_with
 from bertwright.analysis.findings import Found
 from bertwright.analysis.planted.expecting import Expected, above, below, equal, same
-from bertwright.analysis.planted.models import WORDS, small_case
+from bertwright.analysis.planted.models import WORDS, small_case, small_subject
+from bertwright.analysis.planted.trees import TAGS, random_trees
 from bertwright.analysis.subject import Subject
+from bertwright.analysis.texts import read_texts
+from bertwright.tasks.fine_tuned import FineTuned
 
 
 def change() -> Iterator[Expected]:
@@ -48,6 +58,106 @@ def effective_context() -> Iterator[Expected]:
     losses = found.arrays["losses"]
     yield same("contexts", found.arrays["contexts"].tolist(), [1, 2, 4, 8])
     yield equal("losses by context", losses, losses[:1].repeat(4, 0), 1e-9)
+
+
+def beginnings() -> Iterator[Expected]:
+    """Nothing judges that was learned from, and an encoder that is read as it is stays so."""
+    case = _sentences()
+    tagging = Tagging.of(case)
+    parts = (tagging.learned, tagging.choosing, tagging.judged)
+    yield same("sentences of the parts", sum(map(len, parts)), len(case.texts))
+    found = Beginnings(seeds=1, epochs=1).run(case)
+    yield same("ways", len(found.arrays["right"]), len(WAYS))
+    own = tagging.adapted(case.subject.text_model, 0, epochs=0)
+    yield equal("what is read as it is", _moved(case, own), 0, 1e-7)
+    once, again = (
+        tagging.right(tagging.adapted(case.subject.text_model, 3, epochs=1)) for _ in range(2)
+    )
+    yield equal("the same seed twice", once, again, 0)
+
+
+def frozen_or_tuned() -> Iterator[Expected]:
+    """What is frozen does not move, what is fine-tuned does; a tag that a word tells is learned."""
+    case = _sentences(told=True)
+    tagging = Tagging.of(case)
+    moved = [
+        _moved(case, tagging.adapted(case.subject.text_model, 0, adaptation=kind))
+        for kind in ("frozen", "full")
+    ]
+    yield equal("of the frozen encoder", moved[0], 0, 1e-7)
+    yield above("of the tuned one", moved[1], 1e-4)
+    found = FrozenOrTuned(seeds=1, epochs=30).run(case)
+    total = found.arrays["total"].sum()
+    for way in ("fine-tuned", "frozen"):
+        yield above(f"right, {way}", found.arrays[way].sum() / total, 0.9)
+
+
+def seeds() -> Iterator[Expected]:
+    """Variance goes where it was put; the best of one run is their mean, of more it is better."""
+    drawn = np.arange(4.0)[:, None] + np.zeros(3)
+    for scores, wanted in ((drawn, (1, 0, 0)), (drawn.T, (0, 1, 0)), (0 * drawn, (0, 0, 0))):
+        yield equal("shares of the variance", list(variance_shares(scores).values()), wanted)
+    scores = np.random.default_rng(0).normal(size=7)
+    best = expected_best(scores)
+    yield equal("of one run", best[0], scores.mean())
+    yield above("of one run more", np.diff(best), 0)
+    runs = np.random.default_rng(1).choice(scores, (20_000, 3)).max(1).mean()
+    yield equal("of three, against drawing them", best[2], runs, 0.02)
+
+
+def tickets() -> Iterator[Expected]:
+    """What is left out says nothing, before and behind training; heads that write nothing do not
+    matter."""
+    case = _sentences(told=True)
+    tagging, own = Tagging.of(case), case.subject.text_model
+    tuned = tagging.adapted(own, 0, precision="float32")
+    generator = np.random.default_rng(0)
+    half = Mask(np.array([[True, False] * 2] * 2), np.array([True, False]))
+    for outside in (False, True):
+        drawn = half.drawn(generator, outside)
+        yield same("as many heads", int(drawn.heads.sum()), 4)
+    again = half.drawn(generator, outside=True).heads & half.heads
+    yield same("heads of those that went", int(again.sum()), 0)
+    without = trained_with(case, tagging, half, 0)
+    with half.gating(without.net.encoder):
+        right = tagging.right(without)
+    with Mask.whole(case.subject).gating(without.net.encoder):
+        yield equal("answers behind training, gated or not", right, tagging.right(without), 0)
+    yield equal("weights of heads that are left out", _written(without, 0)[:, 1], 0, 0)
+    with torch.no_grad():
+        for layer in range(2):
+            _written(tuned, layer)[:, 2] = 0
+    heads, _ = importances(tuned, tagging.learned[:4], Mask.whole(case.subject))
+    yield equal("importance of heads that write nothing", heads[:, 2], 0, 0)
+    yield above("importance of others", heads[:, [0, 1, 3]], 1e-9)
+
+
+def _sentences(told: bool = False) -> Case:
+    """A small model and sentences with parts of speech, which words tell or nothing does."""
+    trees = random_trees(48)
+    if told:
+        trees = [
+            replace(tree, tags=tuple(TAGS[WORDS.index(word) % len(TAGS)] for word in tree.words))
+            for tree in trees
+        ]
+    subject = small_subject()
+    return Case(subject, read_texts(subject, trees))
+
+
+def _written(tuned: FineTuned, layer: int) -> torch.Tensor:
+    """By what the heads of a layer write, (D, H, d)."""
+    weight = tuned.net.encoder.blocks[layer].get_submodule("sublayers.attention.output").weight
+    assert isinstance(weight, torch.Tensor)
+    return weight.detach().view(len(weight), 4, -1)
+
+
+def _moved(case: Case, tuned: FineTuned) -> float:
+    """By how much any parameter of the encoder has moved."""
+    before = dict(case.subject.encoder.named_parameters())
+    return max(
+        float((own - before[name].float()).detach().abs().max())
+        for name, own in tuned.net.encoder.named_parameters()
+    )
 
 
 def _with_twin() -> Case:

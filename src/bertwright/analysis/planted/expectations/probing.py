@@ -15,11 +15,13 @@ from bertwright.analysis.planted.models import WORDS, small_subject
 from bertwright.analysis.planted.trees import RELATIONS, TAGS, path_vectors, random_trees
 from bertwright.analysis.probing.description_length import code_length
 from bertwright.analysis.probing.edges import EdgeProbe
+from bertwright.analysis.probing.feature_layers import FIRST, LAST, LAST_FOUR, FeatureLayers
 from bertwright.analysis.probing.identity import TokenIdentity
 from bertwright.analysis.probing.linear import LinearProbe
 from bertwright.analysis.probing.main_auxiliary import AUXILIARIES, Sentence, chosen, drawn, scorer
 from bertwright.analysis.probing.numbers import Numbers
 from bertwright.analysis.probing.structural import StructuralProbe
+from bertwright.analysis.probing.word_places import WordPlaces
 from bertwright.analysis.texts import read_texts
 from bertwright.analysis.word_states import states_file
 from bertwright.tasks.formats.examples import Example
@@ -74,6 +76,35 @@ def linear() -> Iterator[Expected]:
         accuracy = LinearProbe().run(case).arrays["scores"][:, 0]
     yield equal("accuracy where nothing is written", accuracy[0], 1 / 3, 0.12)
     yield above("accuracy where tags are written", accuracy[1:], 0.95)
+
+
+def feature_layers() -> Iterator[Expected]:
+    """Tags that are written in one layer are read wherever that layer is."""
+    own = random_trees(60)
+    tags = np.array([TAGS.index(tag) for tree in own for tag in tree.tags])
+    states = noise(4, len(tags), 8)
+    states[2, np.arange(len(tags)), tags] += 2
+    with with_states(own, states) as case:
+        told = {f.metric: f.value for f in FeatureLayers().run(case).findings}
+    for name in ("last but one", "sum of the last four", LAST_FOUR, "sum of all"):
+        yield above(f"read in {name}", told[name], 0.9)
+    for name in (FIRST, LAST):
+        yield equal(f"read in {name}", told[name], 1 / 3, 0.12)
+
+
+def word_places() -> Iterator[Expected]:
+    """A place that is written is read, and otherwise is not."""
+    own = random_trees(60)
+    states = noise(3, 8 * len(own), 8)
+    states[1, :, 3] = np.tile(np.arange(8), len(own))
+    with with_states(own, states) as case:
+        found = WordPlaces().run(case)
+    baseline = found.findings[0].baseline
+    assert baseline is not None, "it is held against the mean place"
+    missed = found.arrays["missed by"]
+    yield equal("always the mean place", baseline.value, 2, 1e-6)
+    yield below("missed by where it is written", missed[1], 0.2)
+    yield above("missed by where nothing is", missed[[0, 2]], 1.6)
 
 
 def structural() -> Iterator[Expected]:

@@ -7,8 +7,11 @@ import torch
 
 from bertwright.analysis.analysis import Case
 from bertwright.analysis.asking import Asking
+from bertwright.analysis.planted.attention import Heads, pointing
 from bertwright.analysis.planted.expecting import Expected, above, below, equal, same
 from bertwright.analysis.planted.models import small_case
+from bertwright.analysis.removal.fixed_heads import ONE_LEARNED, FixedHeads, patterns
+from bertwright.analysis.removal.fixed_heads import PATTERNS as FIXED
 from bertwright.analysis.removal.gates import gated, open_gates
 from bertwright.analysis.removal.importance import HeadImportance, importances
 from bertwright.analysis.removal.layers import LayerRedundancy
@@ -86,6 +89,25 @@ def learned_gates() -> Iterator[Expected]:
     dead = torch.ones_like(gates, dtype=torch.bool)
     dead[LIVE] = False
     yield below("gates of the dead", gates[dead], 0)
+
+
+def fixed_heads() -> Iterator[Expected]:
+    """Heads that look along patterns are known by them, and lose nothing by them; rows of patterns
+    sum to one, and hold nothing that is not seen."""
+    own = small_case()
+    heads: Heads = {0: ("self", "previous", "next", "opening"), 1: ("end", "self", "next", "end")}
+    with pointing(own.subject, heads):
+        found = FixedHeads().run(own)
+    told = [[FIXED[n] for n in row] for row in found.arrays["pattern"]]
+    wanted = [["itself", "previous", "next", "first"], ["last", "itself", "next", "last"]]
+    yield same("patterns", told, wanted)
+    yield equal("overlap with them", found.arrays["overlap"].max(-1), 1)
+    for metric in ("fixed, less as it is", f"{ONE_LEARNED}, less as they are"):
+        yield equal(metric, [f.value for f in found.findings if f.metric == metric], 0, 1e-9)
+    seen, real = torch.ones(6, 6).tril().bool()[None, None], torch.ones(1, 6).bool()
+    for name, rows in zip(FIXED, patterns(seen, real), strict=True):
+        yield equal(f"sums of {name}", rows.sum(-1), 1)
+        yield equal(f"{name}, not seen", rows[~seen.expand_as(rows)], 0, 0)
 
 
 def live_case() -> Case:

@@ -1,0 +1,128 @@
+"""How much of a fine-tuned model is luck, and whose (Dodge et al. 2020)."""
+
+from typing import Literal
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from pydantic import Field
+
+from bertwright.analysis.analysis import Analysis, Case
+from bertwright.analysis.conclusions import Conclusion, concluded
+from bertwright.analysis.dynamics.tagging import SETTINGS, Tagging, lacks_tagging
+from bertwright.analysis.findings import Baseline, Finding, Found, Stored
+from bertwright.statistics import estimate
+from bertwright.tasks.finetuning import prepare_training, unwatched
+from bertwright.tasks.finetuning_settings import FineTuning
+from bertwright.tasks.parts import Turns, plans_of
+
+Floats = NDArray[np.float64]
+
+HEADS, ORDERS, REST = "share of the variance, heads and dropout", "orders", "both together"
+
+
+class Seeds(Analysis):
+    """Words whose part of speech is named right, of ``heads`` seeds that draw head and dropout
+    crossed with ``orders`` seeds that draw the order of the examples: what share of the variance
+    either has, and what the best of several runs is expected to score."""
+
+    kind: Literal["seeds"] = "seeds"
+    heads: int = Field(default=3, ge=2)
+    orders: int = Field(default=3, ge=2)
+    number = "B42"
+    group = "dynamics"
+    question = "How far do seeds differ, and which of them?"
+    source = "Dodge et al. 2020"
+
+    def lacks(self, case: Case) -> str | None:
+        return lacks_tagging(case)
+
+    def run(self, case: Case) -> Found:
+        tagging = Tagging.of(case)
+        scores = self._scores(case, tagging)
+        runs, best = estimate(scores.ravel().tolist()), expected_best(scores.ravel())
+        always = tagging.majority
+        failed = float((scores <= always.value).mean())
+        shares = variance_shares(scores)
+        findings = [
+            Finding("right", runs.mean, None, None, (runs.low, runs.high), runs.count, always),
+            Finding("deviation of runs", runs.deviation, num_units=runs.count),
+            Finding("best of all runs, less their mean", float(best[-1] - best[0])),
+            Finding("share of runs that failed", failed, baseline=Baseline("none", 0.0)),
+            *(
+                Finding(name, share, num_units=scores.size, note=f"{len(scores)} seeds each")
+                for name, share in shares.items()
+            ),
+        ]
+        return Found(findings, {"scores": scores, "expected best": best})
+
+    def conclusions(self, stored: Stored) -> list[Conclusion]:
+        return [
+            concluded(
+                "the best of several runs looks better than runs are",
+                "up to 7 points on small tasks",
+                stored.of_all("best of all runs, less their mean"),
+                0.0,
+                "their mean",
+            ),
+            concluded(
+                "heads draw at least a quarter of the variance between runs",
+                "both seeds contribute comparably",
+                stored.of_all(HEADS),
+                0.25,
+                "a quarter",
+            ),
+            concluded(
+                "orders do as well",
+                "both seeds contribute comparably",
+                stored.of_all(ORDERS),
+                0.25,
+                "a quarter",
+            ),
+        ]
+
+    def draw(self, stored: Stored, figure: Figure) -> None:
+        runs, best = figure.subplots(1, 2)
+        scores = stored.arrays["scores"]
+        for number, own in enumerate(scores):
+            runs.scatter(np.full(len(own), number + 1), own)
+        runs.set_xlabel("seed of heads and dropout; a dot an order")
+        runs.set_ylabel("right")
+        runs.set_xticks(range(1, 1 + len(scores)))
+        best.plot(range(1, 1 + scores.size), stored.arrays["expected best"], marker="o")
+        best.set_xlabel("runs")
+        best.set_ylabel("expected score of the best of them")
+
+    def _scores(self, case: Case, tagging: Tagging) -> Floats:
+        """(heads, orders)."""
+        chosen = FineTuning.of(SETTINGS)
+        training = prepare_training(
+            case.subject.text_model, [tagging.given], chosen, unwatched, None
+        )
+        scores = np.zeros((self.heads, self.orders))
+        for order in range(self.orders):
+            plans = plans_of(training.parts, chosen.batch, order)
+            for head in range(self.heads):
+                turns = Turns.of(plans, chosen.share_power, head)
+                tuned = training.run(plans, turns, compiled=False).models[0]
+                scores[head, order] = tagging.right(tuned).sum() / tagging.total.sum()
+        return scores
+
+
+def variance_shares(scores: Floats) -> dict[str, float]:
+    """Of scores (A, B), what share of their squares around the mean goes with the first, with the
+    second, and with neither alone; nothing where all are alike."""
+    centred = scores - scores.mean()
+    whole = float((centred**2).sum())
+    first = float((centred.mean(1) ** 2).sum()) * scores.shape[1]
+    second = float((centred.mean(0) ** 2).sum()) * scores.shape[0]
+    squares = {HEADS: first, ORDERS: second, REST: whole - first - second}
+    return {name: own / whole if whole > 0 else 0.0 for name, own in squares.items()}
+
+
+def expected_best(scores: Floats) -> Floats:
+    """What the best of 1, 2, ... N runs is expected to score, drawn from these N with putting back
+    (section 3, equation 4)."""
+    ordered = np.sort(scores)
+    upto = np.arange(len(ordered) + 1) / len(ordered)
+    return np.array([(ordered * np.diff(upto**n)).sum() for n in range(1, 1 + len(ordered))])
