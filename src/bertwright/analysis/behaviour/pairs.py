@@ -16,6 +16,7 @@ from bertwright.analysis.asking import Asking
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
 from bertwright.analysis.listening import Heard, listen
+from bertwright.analysis.pictures import bars
 from bertwright.analysis.texts import read_texts
 from bertwright.significance import halves, of_difference, of_ratio
 from bertwright.tasks.formats.examples import Example
@@ -92,13 +93,8 @@ class PairQuestions(Analysis):
         ]
 
     def draw(self, stored: Stored, figure: Figure) -> None:
-        axes = figure.subplots()
-        own = [stored.of_all(name) for name in (FOLLOWS, ORDER)]
-        values = np.array([each["value"] for each in own])
-        low, high = np.array([each["interval"] for each in own]).T
-        axes.bar([e["metric"] for e in own], values, yerr=[values - low, high - values], width=0.5)
-        axes.axhline(0.5, linestyle=":", color="grey")
-        axes.set_ylabel("pairs told right")
+        found = [stored.of_all(name) for name in (FOLLOWS, ORDER)]
+        bars(figure.subplots(), found, "pairs told right")
 
     def _told(
         self,

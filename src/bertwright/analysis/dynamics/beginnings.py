@@ -11,6 +11,7 @@ from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.dynamics.tagging import SETTINGS, Tagging, lacks_tagging
 from bertwright.analysis.findings import Finding, Found, Stored
+from bertwright.analysis.pictures import bars
 from bertwright.significance import of_difference, of_ratio
 
 Floats = NDArray[np.float64]
@@ -70,13 +71,8 @@ class Beginnings(Analysis):
         ]
 
     def draw(self, stored: Stored, figure: Figure) -> None:
-        axes = figure.subplots()
-        own = [stored.of_all(way) for way in reversed(WAYS)]
-        values = np.array([each["value"] for each in own])
-        low, high = np.array([each["interval"] for each in own]).T
-        axes.barh([each["metric"] for each in own], values, xerr=[values - low, high - values])
-        axes.axvline(own[0]["baseline"]["value"], linestyle=":", color="grey")
-        axes.set_xlabel("words whose part of speech is named right")
+        found = [stored.of_all(way) for way in WAYS]
+        bars(figure.subplots(), found, "words whose part of speech is named right")
 
     def _right(self, case: Case, tagging: Tagging, way: str) -> Floats:
         own = case.subject

@@ -10,6 +10,7 @@ from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.dynamics.tagging import SETTINGS, Tagging, lacks_tagging
 from bertwright.analysis.findings import Finding, Found, Stored
+from bertwright.analysis.pictures import bars
 from bertwright.significance import of_difference, of_ratio
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -80,13 +81,8 @@ class FrozenOrTuned(Analysis):
         ]
 
     def draw(self, stored: Stored, figure: Figure) -> None:
-        axes = figure.subplots()
-        own = [stored.of_all(way) for way in WAYS]
-        values = np.array([each["value"] for each in own])
-        low, high = np.array([each["interval"] for each in own]).T
-        axes.bar(list(WAYS), values, yerr=[values - low, high - values], width=0.5)
-        axes.axhline(own[0]["baseline"]["value"], linestyle=":", color="grey")
-        axes.set_ylabel("words whose part of speech is named right")
+        found = [stored.of_all(way) for way in WAYS]
+        bars(figure.subplots(), found, "words whose part of speech is named right")
 
     def _settings(self, way: str) -> dict[str, Any]:
         return {**WAYS[way], "epochs": self.epochs * (LONGER if way == "frozen" else 1)}

@@ -14,6 +14,7 @@ from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
 from bertwright.analysis.geometry.contextuality import unit
 from bertwright.analysis.listening import Heard, listen
+from bertwright.analysis.pictures import bars
 from bertwright.analysis.texts import read_texts
 from bertwright.analysis.word_states import SITES
 from bertwright.significance import of_difference, of_ratio
@@ -95,15 +96,9 @@ class SentenceVectors(Analysis):
         ]
 
     def draw(self, stored: Stored, figure: Figure) -> None:
-        axes = figure.subplots()
-        own = [stored.of_all(name) for name in (*POOLINGS, CENTRED)]
-        values = np.array([each["value"] for each in own])
-        low, high = np.array([each["interval"] for each in own]).T
-        places = np.arange(len(own))
-        axes.barh(places, values, xerr=[values - low, high - values])
-        axes.set_yticks(places, [each["metric"] for each in own])
-        axes.axvline(own[0]["baseline"]["value"], linestyle=":", color="grey")
-        axes.set_xlabel("share of first halves whose nearest second half is their own")
+        found = [stored.of_all(name) for name in (*POOLINGS, CENTRED)]
+        share = "share of first halves whose nearest second half is their own"
+        bars(figure.subplots(), found, share)
 
 
 def pooled(case: Case, sentences: list[tuple[str, ...]]) -> list[Floats]:

@@ -11,6 +11,7 @@ from pydantic import Field
 from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
+from bertwright.analysis.pictures import bars
 from bertwright.analysis.probing.linear import by_text, most_frequent, tags_of
 from bertwright.analysis.texts import lacks_trees
 from bertwright.analysis.word_states import SITES, word_states
@@ -85,14 +86,8 @@ class FeatureLayers(Analysis):
         ]
 
     def draw(self, stored: Stored, figure: Figure) -> None:
-        axes = figure.subplots()
-        own = [stored.of_all(name) for name in reversed(MADE)]
-        values = np.array([each["value"] for each in own])
-        low, high = np.array([each["interval"] for each in own]).T
-        axes.errorbar(
-            values, [e["metric"] for e in own], xerr=[values - low, high - values], fmt="o"
-        )
-        axes.set_xlabel("words whose part of speech is told")
+        found = [stored.of_all(name) for name in MADE]
+        bars(figure.subplots(), found, "words whose part of speech is told")
 
     def _right(
         self,
