@@ -188,7 +188,10 @@ def finetune(
     plan: Annotated[Path, typer.Argument(help="A YAML file: the tasks, and the settings of both.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Where figures are kept.")],
     parts: Annotated[
-        str, typer.Option(help="What to find now: scores, or times, on a machine that is quiet.")
+        str,
+        typer.Option(
+            help='What to find now: scores; times, on a quiet machine; "" to tell what is known.'
+        ),
     ] = "scores,times",
     rounds: Annotated[int, typer.Option(min=1, help="Epochs of each side that are timed.")] = 3,
     document: Document = None,
@@ -197,7 +200,7 @@ def finetune(
     """What fine-tuning scores and how long it takes, against Transformers' Trainer."""
     from bertwright.bench.finetuning import comparing
 
-    results = comparing.compare(plan, output, parts.split(","), rounds, say)
+    results = comparing.compare(plan, output, parts.split(",") if parts else [], rounds, say)
     _publish("finetune", results, comparing.COLUMNS, document, as_json)
 
 
