@@ -154,9 +154,7 @@ class Masked:
     """A text whose pieces may be masked.
 
     Attributes:
-        pieces, coordinates: (1, T).
-        place: that is hidden, None where the class of the text is asked.
-        answer: (K,) to the text as it is.
+        saying: it and the answer to it as it is.
         entry: (T, D) what the blocks read; ``states`` what each of them gives.
         inside: the places that may be masked; ``outside`` the others.
     """
