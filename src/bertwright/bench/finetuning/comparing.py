@@ -64,8 +64,8 @@ def compare(
 
 
 class _Known:
-    """What is known of a task, in a file: the scores of both sides, and the times, which are of so
-    many examples; of another task, or of others of its settings, nothing."""
+    """What is known of a task, in a file: the scores of both sides, and the times, which are of
+    turns of so many steps; of another task, or of others of its settings, nothing."""
 
     def __init__(self, file: Path, compared: Compared, seeds: int) -> None:
         self._file = file

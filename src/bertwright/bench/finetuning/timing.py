@@ -23,7 +23,7 @@ from bertwright.tasks.finetuning import prepare_training, unwatched, with_every_
 from bertwright.tasks.parts import Part
 
 FOREVER = 100
-"""Epochs; the turns end before."""
+"""How often all rows come again; the turns end before."""
 
 SIDES = ("ours", "default", "best")
 
