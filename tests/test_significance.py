@@ -14,6 +14,7 @@ from bertwright.significance import (
     of_count,
     of_difference,
     of_ratio,
+    of_sums,
     sign_flips,
 )
 
@@ -59,6 +60,18 @@ def test_pairing_takes_out_what_both_share() -> None:
     lead = of_difference((parts + 1, wholes), (parts, wholes))
     assert lead.low > 0
     assert lead.value == pytest.approx(len(parts) / wholes.sum())
+
+
+def test_a_figure_of_sums_is_a_ratio_where_it_is_one() -> None:
+    generator = np.random.default_rng(4)
+    parts, wholes = texts(generator)
+    other = np.clip(parts + generator.integers(-1, 2, len(parts)), 0, wholes)
+    ratio = of_difference((parts, wholes), (other, wholes))
+    first, second = (np.stack([own, wholes], 1).astype(float) for own in (parts, other))
+    found, chance = of_sums(lambda sums: sums[..., 0] / sums[..., 1], first, second)
+    assert found == ratio
+    assert (chance < 0.05) == (not ratio.low <= 0 <= ratio.high)
+    assert of_sums(lambda sums: sums[..., 0] / sums[..., 1], first, first)[1] == 1
 
 
 @pytest.mark.parametrize("test", ["signs", "labels", "mcnemar"])

@@ -5,7 +5,7 @@ The unit that is drawn is the text, never the token: tokens of a text are alike.
 of two sums over texts, so that accuracies over words, F1 and means per text are one case.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +70,25 @@ def of_difference(
     value = part.sum() / whole.sum() - other.sum() / all_other.sum()
     drawn = _ratios(draws, part, whole) - _ratios(draws, other, all_other)
     return _interval(value, drawn, len(part), level)
+
+
+def of_sums(
+    figure: Callable[[Floats], Floats],
+    first: Floats,
+    second: Floats | None = None,
+    *,
+    level: float = 0.95,
+    seed: int = 0,
+) -> tuple[Interval, float]:
+    """A ``figure`` of sums over texts, of ``first`` (N, K), less that of ``second`` (N, K) over the
+    same texts; and how often as many texts say that it lies on the other side of 0, or at 0, twice:
+    the paired bootstrap (Koehn 2004). ``figure`` takes sums (..., K) to (...)."""
+    draws = _draws(len(first), seed)
+    value, drawn = figure(first.sum(0)), figure(draws @ first)
+    if second is not None:
+        value, drawn = value - figure(second.sum(0)), drawn - figure(draws @ second)
+    chance = min(1.0, 2 * float(min((drawn <= 0).mean(), (drawn >= 0).mean())))
+    return _interval(float(value), drawn, len(first), level), chance
 
 
 def of_count(count: int, number: int, *, level: float = 0.95) -> Interval:

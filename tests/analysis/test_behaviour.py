@@ -141,7 +141,7 @@ def test_a_model_without_words_says_so() -> None:
     subject = small_subject()
     subject.text_model.model.output = None
     for kind in ("negation", "agreement", "facts"):
-        assert Analysis.choose(kind).lacks(Case(subject, [])) == "it names no pieces"
+        assert Analysis.choose(kind).lacks(Case(subject, [])) == "its encoder names no pieces"
 
 
 def test_reports_of_a_small_model() -> None:

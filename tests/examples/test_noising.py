@@ -6,11 +6,22 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis.strategies import integers
-from numbered_text import CLS, FIRST_PIECE, MASK, PAD, SEP, SPECIALS, NumberedSplit, documents
+from numbered_text import (
+    CLS,
+    FIRST_PIECE,
+    MASK,
+    PAD,
+    SEP,
+    SPECIALS,
+    NumberedSplit,
+    all_rows,
+    documents,
+    planned,
+)
 
 from bertwright.errors import UserError
-from bertwright.examples.assembly import DocSentences, FullSentences
-from bertwright.examples.coordinates import Coordinates, Rows
+from bertwright.examples.assembly import DocSentences, FullSentences, TranslationPair
+from bertwright.examples.coordinates import Rows
 from bertwright.examples.corruption import Replace
 from bertwright.examples.noising import Fragment, Infilling, Noising, Sentinels, Translation
 from bertwright.examples.questions import Question
@@ -194,36 +205,22 @@ def test_too_few_sentinels_are_an_error_that_says_so():
         asked(Sentinels(number=2), long_rows(30))
 
 
-def pair_rows(*sides: tuple[int, int]) -> Rows:
-    """Rows of two sides of so many pieces, which are numbered on."""
-    pieces = np.full((len(sides), LENGTH), PAD, np.int32)
-    document = np.full((len(sides), LENGTH), -1, np.int32)
-    special = np.ones((len(sides), LENGTH), np.bool_)
-    for row, sizes in enumerate(sides):
-        begin = 0
-        for number, size in enumerate(sizes):
-            inside = slice(begin + 1, begin + 1 + size)
-            pieces[row, begin], pieces[row, begin + 1 + size] = CLS, SEP
-            pieces[row, inside] = FIRST_PIECE + 100 * number + np.arange(size)
-            document[row, begin : begin + size + 2] = number
-            special[row, inside] = False
-            begin += size + 2
-    return Rows(pieces, Coordinates(document=document), special)
-
-
 def test_one_side_is_read_and_the_other_is_asked_for() -> None:
-    rows = pair_rows((3, 4), (6, 2), (5, 30))
+    sizes = [(3, 4), (6, 2), (5, 30)]
+    pairs = [[[1] * size] for both in sizes for size in both]
+    rows = all_rows(planned(TranslationPair(length=LENGTH), pairs)[0])
     shown, question = asked(Translation(), rows)
-    width = Translation().targets(LENGTH)
-    for number, (first, second) in enumerate(((3, 4), (6, 2), (5, 30))):
+    width, begin = Translation().targets(LENGTH), FIRST_PIECE
+    for number, (first, second) in enumerate(sizes):
         read = shown.pieces[number][shown.real[number]].tolist()
-        assert read == [CLS, *range(FIRST_PIECE, FIRST_PIECE + first), SEP]
+        assert read == [CLS, *range(begin, begin + first), SEP]
         weight = of_row(question.weight, number, 3) > 0
-        whole = [*range(FIRST_PIECE + 100, FIRST_PIECE + 100 + second), SEP]
+        whole = [*range(begin + first, begin + first + second), SEP]
         target = of_row(question.target, number, 3)[weight].tolist()
         assert target == whole[:width]
         given = of_row(question.beside["given"], number, 3)[weight].tolist()
         assert given == [CLS, *target[:-1]]
+        begin += first + second
 
 
 def test_what_holds_no_pair_is_not_translated() -> None:

@@ -66,9 +66,7 @@ class Asking:
 
     def lacks(self) -> str | None:
         """Why nothing can be asked, in words."""
-        if self.subject.text_model.model.output is None:
-            return "it names no pieces"
-        return None
+        return None if self.subject.text_model.names_pieces else "its encoder names no pieces"
 
     @torch.inference_mode()
     def asked(self) -> Asked:

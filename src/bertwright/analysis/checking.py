@@ -15,8 +15,8 @@ import torch
 from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.findings import read_found
 from bertwright.analysis.planted.expectations import LEARNED, PLANTED
-from bertwright.analysis.planted.grammar import trees
-from bertwright.analysis.planted.toy import train_toy, tuned
+from bertwright.analysis.planted.grammar import texts, trees
+from bertwright.analysis.planted.toy import backwards, train_toy, train_translator, tuned
 from bertwright.analysis.running import analyse
 from bertwright.analysis.subject import Subject
 from bertwright.analysis.texts import read_texts
@@ -81,7 +81,8 @@ def _one_thread() -> Generator[None]:
 
 
 def toy_cases(folder: Path, steps: int) -> list[Case]:
-    """A toy model with sentences, with long texts, and fine-tuned with sentences."""
+    """A toy model with sentences, with long texts, and fine-tuned with sentences; and one that
+    translates, with pairs."""
     toy = train_toy(folder, steps)
     sentences = trees(60, seed=1)
     long = [
@@ -89,10 +90,13 @@ def toy_cases(folder: Path, steps: int) -> list[Case]:
         for n in range(0, 60, 12)
     ]
     fine_tuned = Subject("tuned toy", tuned(toy))
+    translator = train_translator(folder, steps)
+    pairs = [Example(text, backwards(text)) for text in texts(24, seed=1)]
     return [
         Case(toy, read_texts(toy, sentences), cache=folder / "states"),
         Case(toy, read_texts(toy, long)),
         Case(fine_tuned, read_texts(fine_tuned, sentences), cache=folder / "states", other=toy),
+        Case(translator, read_texts(translator, pairs)),
     ]
 
 

@@ -13,7 +13,7 @@ from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.depth import Stack
 from bertwright.encoder.encoder import Encoder
 from bertwright.encoder.kernels.noise import Noise
-from bertwright.encoder.mixers import AttentionChoice
+from bertwright.encoder.mixers import AttentionChoice, Mixer
 from bertwright.encoder.positions import Positions
 from bertwright.encoder.stream import Coordinates, Source
 from bertwright.encoder.visibility import Causal
@@ -23,13 +23,14 @@ NOISE = 1000
 
 
 class DecoderChoice(Settings):
-    """What a decoder has that its encoder has not: ``layers`` and ``positions``, None for the same,
-    and the ``order`` of the sublayers of a block. Its places see those before them, and are of no
-    segment and no task."""
+    """What a decoder has that its encoder has not: ``layers``, ``positions`` and ``mixer``, None
+    for the same, and the ``order`` of the sublayers of a block. Its places see those before them,
+    and are of no segment and no task."""
 
     layers: int | None = Field(default=None, ge=1)
     order: str = "scf"
     positions: Positions | None = None
+    mixer: AttentionChoice | None = None
 
     @field_validator("order")
     @classmethod
@@ -46,7 +47,8 @@ class DecoderChoice(Settings):
 
         Errors: ValueError where there is no decoder of such an encoder.
         """
-        if reason := _unfit(encoder):
+        mixer = self.mixer or encoder.mixer
+        if reason := _unfit(encoder, mixer):
             raise ValueError(f"decoder: {reason}")
         assert isinstance(encoder.depth, Stack)
         layers = self.layers or encoder.depth.layers
@@ -57,15 +59,15 @@ class DecoderChoice(Settings):
             depth=depth,
             embeddings=encoder.embeddings.model_copy(update=plain),
             positions=self.positions or encoder.positions,
+            mixer=mixer,
             visibility=Causal(),
         )
 
 
-def _unfit(encoder: EncoderChoice) -> str | None:
+def _unfit(encoder: EncoderChoice, mixer: Mixer) -> str | None:
     """Why an encoder has no decoder, in words."""
     if not isinstance(encoder.depth, Stack):
         return "it needs a plain stack of blocks: set encoder.depth.kind to stack"
-    mixer = encoder.mixer
     if not isinstance(mixer, AttentionChoice) or mixer.gate is not None or mixer.asks_wide:
         return (
             "it needs plain attention: set encoder.mixer.kind to attention, its gate to null, "

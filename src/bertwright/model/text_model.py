@@ -248,14 +248,21 @@ class TextModel:
         """Whether the last of the training asked for next pieces."""
         return any(isinstance(objective, Causal) for objective in last_asked(self.model))
 
+    @property
+    def names_pieces(self) -> bool:
+        """Whether pieces are named from the states of the encoder: there is an output, and it is
+        not the decoder's alone."""
+        if self.model.output is None:
+            return False
+        return any(o.names_pieces and not o.decodes for o in self.model.recipe.objectives.values())
+
     def require_output(self, verb: str) -> None:
         """UserError where pieces are not named from the states of the encoder."""
         if self.model.output is None:
             raise UserError(
                 f"{verb} needs a model with an output over the vocabulary; this has none"
             )
-        naming = [o for o in self.model.recipe.objectives.values() if o.names_pieces]
-        if all(objective.decodes for objective in naming):
+        if not self.names_pieces:
             raise UserError(
                 f"{verb} needs an encoder that names pieces, and in {self.model.recipe.name} the "
                 f"decoder does: use generate"

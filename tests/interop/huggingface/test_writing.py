@@ -49,6 +49,7 @@ NO_STOCK_CLASS = [
     "reformer",
     "sandwich",
     "transformer-xl",
+    "transformer",
     "universal-transformer",
     "xlm-e",
 ]

@@ -38,7 +38,7 @@ class Saying:
     def lacks(subject: Subject) -> str | None:
         """Why it says nothing, in words."""
         model = subject.text_model
-        if names_classes(subject) or (model.model.output is not None and not model.continues):
+        if names_classes(subject) or (model.names_pieces and not model.continues):
             return None
         return "it needs a model that names a class of texts, or hidden pieces"
 

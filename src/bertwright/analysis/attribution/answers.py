@@ -45,7 +45,7 @@ class AnswerAttribution(Analysis):
     sites = (ENTRY,)
 
     def lacks(self, case: Case) -> str | None:
-        if case.subject.text_model.model.output is None or case.subject.text_model.continues:
+        if not case.subject.text_model.names_pieces or case.subject.text_model.continues:
             return "it needs a model that names hidden pieces"
         return super().lacks(case)
 

@@ -47,7 +47,7 @@ class AttentionFlow(Analysis):
     sites = ("blocks.*.attention.weights",)
 
     def lacks(self, case: Case) -> str | None:
-        if case.subject.text_model.model.output is None or case.subject.text_model.continues:
+        if not case.subject.text_model.names_pieces or case.subject.text_model.continues:
             return "it needs a model that names hidden pieces"
         if not self._chosen(case):
             return f"it needs texts of five to {self.longest} places"

@@ -17,7 +17,7 @@ Words = tuple[str, ...]
 
 def lacks_words(case: Case) -> str | None:
     """Why nothing can be asked, in words."""
-    return None if case.subject.text_model.model.output is not None else "it names no pieces"
+    return None if case.subject.text_model.names_pieces else "its encoder names no pieces"
 
 
 def log_probabilities_in(

@@ -88,7 +88,7 @@ def lacks_answers(subject: Subject) -> str | None:
         assert isinstance(model, FineTuned)
         if model.task.answer.reads != "text":
             return "its classes are words in a template, which stands around every text"
-    elif model.model.output is None or model.continues:
+    elif not model.names_pieces or model.continues:
         return "it needs a model that names a class of texts, or hidden pieces"
     return None
 

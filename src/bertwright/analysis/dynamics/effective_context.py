@@ -32,8 +32,8 @@ class EffectiveContext(Analysis):
     source = "Khandelwal et al. 2018; Dai et al. 2019"
 
     def lacks(self, case: Case) -> str | None:
-        if case.subject.text_model.model.output is None:
-            return "it names no pieces"
+        if not case.subject.text_model.names_pieces:
+            return "its encoder names no pieces"
         if not any(len(_inside(text.pieces)) > self._contexts(case)[-1] for text in case.texts):
             return f"it needs texts of more than {self._contexts(case)[-1]} pieces"
         return None

@@ -47,6 +47,24 @@ def train_toy(folder: Path, steps: int) -> Subject:
     return Subject("toy", TextModel(*load_model(pretrained.path), "float32"))
 
 
+def train_translator(folder: Path, steps: int) -> Subject:
+    """A model that has learned to say the sentences of the small language backwards."""
+    sides = {language: folder / f"{language}.txt" for language in ("to", "fro")}
+    said = list(texts(SENTENCES))
+    write_text(sides["to"], "".join(f"{one}\n" for one in said))
+    write_text(sides["fro"], "".join(f"{backwards(one)}\n" for one in said))
+    recipe = Recipe.load("transformer", *SETTINGS, "optimiser.rate=2e-3", f"steps={steps}")
+    tokenizer = train_tokenizer(said, recipe.text.tokenizer)
+    data = prepare(f"to,fro={sides['to']},{sides['fro']}", folder / "pairs", tokenizer=tokenizer)
+    pretrained = pretrain(recipe, data, folder / "translator", quiet=True)
+    return Subject("translator", TextModel(*load_model(pretrained.path), "float32"))
+
+
+def backwards(text: str) -> str:
+    """The words of a text from the last to the first."""
+    return " ".join(reversed(text.split()))
+
+
 def tuned(toy: Subject) -> TextModel:
     """The toy, fine-tuned to tell whether one or several do what a sentence says."""
     examples = [

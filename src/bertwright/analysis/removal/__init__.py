@@ -6,6 +6,7 @@ from bertwright.analysis.removal.layers import LayerRedundancy
 from bertwright.analysis.removal.learned_gates import LearnedGates
 from bertwright.analysis.removal.one_head import OneHead
 from bertwright.analysis.removal.single_heads import SingleHeads
+from bertwright.analysis.removal.translation_heads import TranslationHeads
 
 __all__ = [
     "FixedHeads",
@@ -14,4 +15,5 @@ __all__ = [
     "LearnedGates",
     "OneHead",
     "SingleHeads",
+    "TranslationHeads",
 ]

@@ -93,7 +93,7 @@ def lacks_attention(subject: Subject) -> str | None:
 
 def lacks_guesses(subject: Subject) -> str | None:
     """Why no place is named, in words."""
-    if subject.text_model.model.output is None:
+    if not subject.text_model.names_pieces:
         return "the model names no pieces"
     if subject.text_model.continues:
         return "the model names what comes next, and fills no places"

@@ -1,9 +1,10 @@
 """The encoder reads one side of a pair of translations, the decoder is asked for the other (Vaswani
 et al. 2017)."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from bertwright.errors import UserError
@@ -23,26 +24,24 @@ class Translation(Noising):
     begins: Literal["pad", "start", "end", "mask"] = "start"
     share: float = Field(default=0.5, gt=0.0, lt=1.0)
 
-    rearranges: ClassVar[bool] = False
-
     def targets(self, length: int) -> int:
         return max(2, int(self.share * length))
 
     def noised(
         self, rows: Rows, vocabulary: Vocabulary, draw: Draw, progress: float
     ) -> tuple[Rows, Question]:
-        side = rows.coordinates.document
-        if side is None or not (side == 1).any():
+        pair, language = rows.coordinates.document, rows.coordinates.language
+        if pair is None or language is None or not (second := _second(pair, language)).any():
             raise UserError(
                 "objectives.denoising.noising translates the second side of a pair: set "
                 "assembly.kind to translation-pair"
             )
-        if (side > 1).any():
+        if (pair > 0).any():
             raise UserError(
                 "objectives.denoising.noising reads one pair a row: set assembly.packing to false"
             )
-        length, column = side.shape[1], np.arange(side.shape[1])
-        first, second = side == 0, side == 1
+        length, column = pair.shape[1], np.arange(pair.shape[1])
+        first = (pair == 0) & ~second
         start, size = second.argmax(axis=1), second.sum(axis=1) - 1
         width = self.targets(length)
         number = np.arange(width)
@@ -52,7 +51,12 @@ class Translation(Noising):
         pad = vocabulary.specials.pad
         targets = Targets(np.where(real, piece, pad), real, where)
         shown = np.where(first, rows.pieces, pad).astype(np.int64)
-        source = np.broadcast_to(column, side.shape).astype(np.int64)
+        source = np.broadcast_to(column, pair.shape).astype(np.int64)
         read = rearranged(rows, shown, source, first)
         counted = int(real.sum()), int(first.sum() + real.sum())
         return read, self.ask(targets, rows, vocabulary, counted)
+
+
+def _second(pair: NDArray[np.int32], language: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """The places (R, L) of the side in the other language."""
+    return (pair >= 0) & (language != language[:, :1])

@@ -60,6 +60,7 @@ PLANTED: Mapping[str, Expectations] = {
     "tickets": dynamics.tickets,
     "token-identity": probing.identity,
     "token-mixing": attribution.mixing,
+    "translation-heads": removal.translation_heads,
     "triggers": behaviour.triggers,
     "word-places": probing.word_places,
     "word-senses": geometry.senses,
@@ -70,5 +71,6 @@ LEARNED: Mapping[str, OfToy] = {
     "agreement": behaviour.agreement,
     "facts": behaviour.facts,
     "negation": behaviour.negation,
+    "translation-heads": removal.translations,
 }
 """What a model has learned that was taught it."""

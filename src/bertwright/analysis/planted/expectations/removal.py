@@ -7,9 +7,10 @@ import torch
 
 from bertwright.analysis.analysis import Case
 from bertwright.analysis.asking import Asking
+from bertwright.analysis.findings import Stored
 from bertwright.analysis.planted.attention import Heads, pointing
 from bertwright.analysis.planted.expecting import Expected, above, below, equal, same
-from bertwright.analysis.planted.models import small_case
+from bertwright.analysis.planted.models import SENTENCES, small_case, small_subject
 from bertwright.analysis.removal.fixed_heads import ONE_LEARNED, FixedHeads, patterns
 from bertwright.analysis.removal.fixed_heads import PATTERNS as FIXED
 from bertwright.analysis.removal.gates import gated, open_gates
@@ -18,6 +19,17 @@ from bertwright.analysis.removal.layers import LayerRedundancy
 from bertwright.analysis.removal.learned_gates import LearnedGates, hard_concrete, open_chance
 from bertwright.analysis.removal.one_head import OneHead
 from bertwright.analysis.removal.single_heads import SingleHeads
+from bertwright.analysis.removal.translation_heads import (
+    PARTS,
+    WHOLE,
+    WITHOUT,
+    HeadsOf,
+    TranslationHeads,
+)
+from bertwright.analysis.subject import Subject
+from bertwright.analysis.texts import read_texts
+from bertwright.analysis.translating import Translating, bleu, counts, sacrebleu
+from bertwright.tasks.formats.examples import Example
 
 LIVE = (1, 2)
 """The layer and the head that write anything."""
@@ -108,6 +120,52 @@ def fixed_heads() -> Iterator[Expected]:
     for name, rows in zip(FIXED, patterns(seen, real), strict=True):
         yield equal(f"sums of {name}", rows.sum(-1), 1)
         yield equal(f"{name}, not seen", rows[~seen.expand_as(rows)], 0, 0)
+
+
+def translation_heads() -> Iterator[Expected]:
+    """BLEU of sums is that of all texts; a head that is away says nothing, whether it is gated or
+    its outputs are gone; without what is dead nothing changes."""
+    said, right = SENTENCES[:4], [*SENTENCES[1:4], SENTENCES[0]]
+    pairs = [counts(own, other) for own, other in zip(said, right, strict=True)]
+    of_all = sacrebleu().corpus_score(said, [right]).score
+    yield equal("BLEU of sums", bleu(np.sum(pairs, 0)), of_all, 1e-9)
+    own = translator_case()
+    translating = Translating(own.subject, own.texts, longest=8)
+    for part in PARTS:
+        heads = HeadsOf(own.subject, part)
+        with heads.gated((1, 2), keep=False):
+            gated_away = translating.said()
+        kill(own.subject, part)
+        yield same(f"said without a head, {part}", translating.said(), gated_away)
+        with heads.gated((1, 2), keep=False):
+            yield same(f"said without a dead head, {part}", translating.said(), gated_away)
+    found = TranslationHeads(longest=8).run(own)
+    yield same("heads", len(found.findings), 1 + 3 * (2 * 4 + 2))
+
+
+def translations(stored: Stored) -> Iterator[Expected]:
+    """The toy says texts backwards; it finds the words by heads that look at what was read."""
+    (whole,) = (f for f in stored.findings if f["metric"] == WHOLE)
+    yield above("BLEU", whole["value"], 50)
+    lost = {part: stored.grid(f"{WITHOUT}: {part}").min() for part in PARTS}
+    yield above("what is lost with a head that looks at what was read", -lost["cross-attention"], 5)
+
+
+def translator_case() -> Case:
+    """A small model that translates, as it is drawn."""
+    subject = small_subject("transformer")
+    pairs = [Example(a, b) for a, b in zip(SENTENCES, reversed(SENTENCES), strict=True)]
+    return Case(subject, read_texts(subject, pairs))
+
+
+def kill(subject: Subject, part: str) -> None:
+    """Make nothing of what a head of the second layer writes."""
+    stack = subject.encoder if part == "encoder" else subject.text_model.model.decoder
+    name = "cross_attention" if part == "cross-attention" else "attention"
+    assert stack is not None, "a model that translates has a decoder"
+    weight = stack.blocks[1].get_parameter(f"sublayers.{name}.output.weight")
+    with torch.no_grad():
+        weight.view(len(weight), stack.heads, -1)[:, 2] = 0
 
 
 def live_case() -> Case:
