@@ -44,6 +44,16 @@ def test_open_gates_are_not_there(system: str) -> None:
     assert whole.mean > 0
 
 
+@pytest.mark.parametrize("system", ["bert", "gpt-2", "xlnet"])
+def test_what_a_text_costs_has_nothing_to_do_with_those_beside_it(system: str) -> None:
+    own = case(system)
+    long = read_texts(own.subject, [Example(" ".join(SENTENCES))])
+    beside = Asking(own.subject, [own.texts[0], *long]).asked()
+    alone = Asking(own.subject, own.texts[:1]).asked()
+    assert beside.total[1] > beside.total[0]
+    np.testing.assert_allclose(beside.loss[0], alone.loss[0], rtol=1e-9)
+
+
 def test_a_closed_gate_is_a_head_without_its_part_of_the_output() -> None:
     own = case()
     asking, gates = Asking(own.subject, own.texts), open_gates(own.subject)

@@ -119,21 +119,22 @@ class Asking:
             return model.logits(states[:, :-1]), pieces[:, 1:], counts
         where, counts = self._places(batch)
         hidden = torch.zeros_like(pieces, dtype=torch.bool)
-        hidden.scatter_(1, where, counts)
+        hidden.scatter_(1, where, True)
         mask = self.subject.tokenizer.specials.mask
         states = states_asked(model, pieces, batch.coordinates, hidden, where, mask)
         return model.logits(states), pieces.gather(1, where), counts
 
     def _places(self, batch: ReadBatch) -> tuple[Tensor, Tensor]:
         """Which places are asked for, (B, m), and which of these count."""
-        chosen = [self._chosen(int(number)) for number in batch.numbers]
+        chosen = [self.places(int(number)) for number in batch.numbers]
         most = max(map(len, chosen))
         where = torch.tensor([[*own, *([own[-1]] * (most - len(own)))] for own in chosen])
         sizes = torch.tensor([len(own) for own in chosen])
         counts = torch.arange(most) < sizes[:, None]
         return where.to(batch.pieces.device), counts.to(batch.pieces.device)
 
-    def _chosen(self, number: int) -> list[int]:
+    def places(self, number: int) -> list[int]:
+        """Those of a text that are asked for."""
         inside = np.flatnonzero(self.texts[number].word >= 0)
         # Counted from the first of them: what is put in front of a text changes nothing.
         drawn = uniform(key(self.seed, "asking"), number, inside - inside[0] + 1)
