@@ -141,6 +141,23 @@ def memory(
 
 
 @app.command()
+def analyse(
+    model: Annotated[
+        str, typer.Option(help="A recipe, whose parameters are as drawn.")
+    ] = "bert-base",
+    texts: Annotated[int, typer.Option(min=1, help="Of 128 places each.")] = 1000,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns that either side takes.")] = 5,
+    document: Document = None,
+    as_json: AsJson = False,
+) -> None:
+    """Texts per second whose attention is looked at, against reading them alone."""
+    from bertwright.bench import analysing
+
+    result = analysing.compare(model, texts, rounds, say)
+    _publish("analyse", [result], analysing.COLUMNS, document, as_json)
+
+
+@app.command()
 def learn(
     data: Annotated[Path, typer.Option(help="A prepared data folder.")],
     output: Annotated[

@@ -118,5 +118,8 @@ def chance_of_layers(distance: NDArray[Any], layer: NDArray[Any], seed: int) -> 
 def divergences(weights: Tensor) -> Tensor:
     """Jensen-Shannon divergences in nats between heads (H, L, L), summed over places: (H, H)."""
     own = entropy(weights).sum(-1)
-    mixed = torch.stack([entropy((weights + each) / 2).sum(-1) for each in weights])
-    return (mixed - (own[:, None] + own) / 2).clamp(min=0)
+    found = weights.new_zeros(len(weights), len(weights))
+    for first, each in enumerate(weights):
+        mixed = entropy((weights[first + 1 :] + each) / 2).sum(-1)
+        found[first, first + 1 :] = mixed - (own[first] + own[first + 1 :]) / 2
+    return (found + found.T).clamp(min=0)
