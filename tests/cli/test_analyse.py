@@ -13,6 +13,7 @@ from bertwright.analysis.analysis import Analysis
 from bertwright.analysis.planted.expecting import Expected, same
 from bertwright.analysis.planted.models import SENTENCES, small_case, small_subject
 from bertwright.cli.application import app
+from bertwright.errors import UserError
 
 
 def invoke(*words: Any) -> Result:
@@ -39,6 +40,17 @@ def test_a_model_is_asked_and_held_against_another(folder: Path, tmp_path: Path)
     assert "not_applicable" in malformed
     assert (tmp_path / "found" / "attention-entropy.jsonl").is_file()
     assert Path(json.loads(result.stdout)["page"]).is_file()
+
+
+def test_heads_that_stay_are_written(folder: Path, tmp_path: Path) -> None:
+    options = ("--data", folder / "texts.txt", "-o", tmp_path / "found", "--prune-to", "0.5")
+    refused = invoke(folder / "model", "attention-shares", *options)
+    assert isinstance(refused.exception, UserError)
+    assert "head-importance" in str(refused.exception)
+    assert not (tmp_path / "found").exists()
+    assert invoke(folder / "model", "head-importance", *options).exit_code == 0
+    kept = json.loads((tmp_path / "found" / "kept.json").read_text())
+    assert sum(map(len, kept["heads"])) == 4
 
 
 def test_without_a_model_what_can_be_asked_is_listed() -> None:

@@ -8,9 +8,14 @@ import typer
 
 from bertwright.cli.output import AsJson, Document, report, say
 from bertwright.cli.plugin import Plugin
+from bertwright.errors import UserError
 
 if TYPE_CHECKING:
     from bertwright.analysis.checking import Checked
+
+
+HEADS = "head-importance"
+"""By which heads are chosen."""
 
 
 def analyse(
@@ -42,6 +47,15 @@ def analyse(
     against: Annotated[
         Path | None,
         typer.Option(help="Another model, such as the one before fine-tuning: asked the same."),
+    ] = None,
+    prune_to: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="With head-importance: write which heads stay where this share does, to "
+            "kept.json in -o.",
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of whatever is drawn.")] = 0,
     check: Annotated[
@@ -79,6 +93,8 @@ def analyse(
     from bertwright.interop.loading import load
 
     analyses = chosen(names or [])
+    if prune_to is not None and HEADS not in {own.own_kind() for own in analyses}:
+        raise UserError(f"--prune-to goes by the analysis {HEADS}: name it, or heads")
     subject = Subject(model.resolve().name, load(model, "float32"))
     given = read_file(data)[:most]
     texts = read_texts(subject, given, length)
@@ -91,6 +107,8 @@ def analyse(
         beside = Case(other, read_texts(other, given, length), seed, output / "states")
         answered = with_other(answered, run(beside, analyses, output / AGAINST, say))
     page = write_report(case, answered, output, origin())
+    if prune_to is not None:
+        _write_kept(output, prune_to)
     if document is not None:
         write_findings(case, answered, document)
     if as_json:
@@ -105,6 +123,20 @@ def analyse(
         if own.lacks is not None:
             print(f"{own.analysis.number:>4}  not applicable: {own.lacks}")
     say(f"{page} has it all")
+
+
+def _write_kept(output: Path, share: float) -> None:
+    """Which heads stay, by layer, as ``kept.json``."""
+    import json
+
+    from bertwright.analysis.findings import read_found
+    from bertwright.analysis.removal.importance import kept_heads
+    from bertwright.files import write_text
+
+    found = read_found(output, HEADS).arrays["importances"]
+    kept = {"heads": kept_heads(found, 1 - share)}
+    write_text(output / "kept.json", json.dumps(kept) + "\n")
+    say(f"{output / 'kept.json'} has the {sum(map(len, kept['heads']))} heads that stay")
 
 
 def _list(as_json: bool) -> None:

@@ -10,6 +10,7 @@ from bertwright.encoder.adaptive import Adaptive
 from bertwright.encoder.block import added
 from bertwright.encoder.bottleneck import Bottleneck
 from bertwright.encoder.characters import Characters
+from bertwright.encoder.cut import Cut
 from bertwright.encoder.depth import Depth, Stack
 from bertwright.encoder.dropout import Dropout, drops
 from bertwright.encoder.embeddings import EmbeddingChoice, Factorised, Pieces, Trigrams
@@ -30,7 +31,14 @@ from bertwright.encoder.positions import (
     TransformerXl,
 )
 from bertwright.encoder.residual import Plain, Residual
-from bertwright.encoder.visibility import Bidirectional, Causal, Visibility, is_by_halves, ways
+from bertwright.encoder.visibility import (
+    Bidirectional,
+    Causal,
+    Visibility,
+    by_head,
+    is_by_halves,
+    ways,
+)
 
 EMBEDDINGS = (Pieces, Factorised, Trigrams, Adaptive, Characters)
 """The kinds of that axis, which stand in several files."""
@@ -52,6 +60,7 @@ class EncoderChoice(Settings):
     bottleneck: Bottleneck | None = None
     dropout: Dropout = 0.0
     initialisation: Initialisation = Published()
+    cut: Cut | None = None
     memory: int = Field(default=0, ge=0)
     """How many places before a row are remembered from the step before; 1 where a recurrent mixer
     goes on from what it has come to."""
@@ -110,6 +119,18 @@ class EncoderChoice(Settings):
     def inner_width(self) -> int:
         """The width of what the last block writes within."""
         return self.inner_widths[-1][1]
+
+    def mixer_at(self, block: int) -> Mixer:
+        """What mixes places in a block."""
+        if self.cut is None:
+            return self.mixer
+        return self.cut.mixer(self.mixer, self.inner_widths[block][1], block)
+
+    def feed_forward_at(self, block: int) -> FeedForward:
+        """The feed-forward of a block."""
+        if self.cut is None:
+            return self.feed_forward
+        return self.cut.feed_forward(self.feed_forward, block)
 
     @property
     def reach(self) -> int | None:
@@ -305,6 +326,40 @@ class EncoderChoice(Settings):
                 "false, or depth.sharing to none"
             )
         return self
+
+    @model_validator(mode="after")
+    def _what_can_be_cut(self) -> Self:
+        if self.cut is None:
+            return self
+        orders = self.depth.orders()
+        for name, sizes, letter in (("heads", self.cut.heads, "s"), ("units", self.cut.units, "f")):
+            if sizes is None:
+                continue
+            if len(sizes) != len(orders):
+                raise ValueError(
+                    f"cut.{name} are of {len(sizes)} blocks, and there are {len(orders)}"
+                )
+            for block, order in enumerate(orders):
+                owner = self.depth.owner(block, letter) if letter in order else block
+                if sizes[owner] != sizes[block]:
+                    raise ValueError(f"cut.{name}: blocks {owner} and {block} share theirs")
+        if self.norm.placement == "sub":
+            raise ValueError("cut: norms within sublayers are of whole ones: leave it out")
+        if self.cut.heads is not None:
+            self._heads_alike()
+        return self
+
+    def _heads_alike(self) -> None:
+        """Refuse to take heads away where one is told from another by its number."""
+        plain = isinstance(self.mixer, AttentionChoice) and not self.mixer.global_projections
+        one_rule = len(by_head(self.visibility, self.mixer.shape(self.inner_width).heads)) == 1
+        apart = self.positions.by_distance or self.bottleneck is not None or not one_rule
+        if not plain or apart:
+            raise ValueError(
+                "cut.heads needs plain attention whose heads have nothing of their own: set "
+                "mixer.kind to attention without global_projections, positions to none, learned, "
+                "sinusoidal or rotary, visibility to one rule for all, and bottleneck to null"
+            )
 
     @model_validator(mode="after")
     def _local_angles(self) -> Self:

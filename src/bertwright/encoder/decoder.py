@@ -60,6 +60,7 @@ class DecoderChoice(Settings):
             embeddings=encoder.embeddings.model_copy(update=plain),
             positions=self.positions or encoder.positions,
             mixer=mixer,
+            cut=None,
             visibility=Causal(),
         )
 

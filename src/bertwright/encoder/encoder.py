@@ -271,7 +271,7 @@ def _blocks(choice: EncoderChoice) -> list[Block]:
                 norms[name] = blocks[owner].norms[name]
                 continue
             skipped = index == 0 and not sublayers and choice.norm.skips_first
-            sublayers[name] = _sublayer(choice, letter, reads, width)
+            sublayers[name] = _sublayer(choice, index, letter, reads, width)
             of_norm = reads if pre else width
             norms[name] = nn.Identity() if skipped else choice.norm.build(of_norm)
         drop = after_block(choice.dropout, index + 1 == len(orders))
@@ -283,18 +283,18 @@ def _blocks(choice: EncoderChoice) -> list[Block]:
     return blocks
 
 
-def _sublayer(choice: EncoderChoice, letter: str, reads: int, writes: int) -> nn.Module:
-    norm, positions = choice.norm, choice.positions
+def _sublayer(choice: EncoderChoice, block: int, letter: str, reads: int, writes: int) -> nn.Module:
+    norm, positions, mixer = choice.norm, choice.positions, choice.mixer_at(block)
     if letter == "f":
-        return choice.feed_forward.build(writes, norm)
+        return choice.feed_forward_at(block).build(writes, norm)
     if letter == "c":
-        assert isinstance(choice.mixer, AttentionChoice), "a decoder choice takes no other mixer"
-        return choice.mixer.across(writes, norm)
+        assert isinstance(mixer, AttentionChoice), "a decoder choice takes no other mixer"
+        return mixer.across(writes, norm)
     if choice.bottleneck is None:
-        return choice.mixer.build_between(reads, writes, positions, norm, choice.visibility)
-    assert isinstance(choice.mixer, AttentionChoice), "no other mixer stands in a bottleneck"
-    projection = choice.bottleneck.projection(choice.width, choice.mixer.bias, norm)
-    return choice.mixer.build(writes, positions, norm, projection)
+        return mixer.build_between(reads, writes, positions, norm, choice.visibility)
+    assert isinstance(mixer, AttentionChoice), "no other mixer stands in a bottleneck"
+    projection = choice.bottleneck.projection(choice.width, mixer.bias, norm)
+    return mixer.build(writes, positions, norm, projection)
 
 
 def blocks_of(encoder: Encoder) -> list[Block]:

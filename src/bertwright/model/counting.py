@@ -123,9 +123,10 @@ def _stack(
         zip(orders, choice.inner_widths, strict=False)
     ):
         mixing, inner = order.count("s"), order.count("f")
-        mixed, by_length = choice.mixer.operations_between(reads, writes, choice.num_parts, length)
+        mixer = choice.mixer_at(block)
+        mixed, by_length = mixer.operations_between(reads, writes, choice.num_parts, length)
         products += mixing * mixed
-        products += inner * 2 * gates * writes * choice.feed_forward.inner(writes)
+        products += inner * 2 * gates * writes * choice.feed_forward_at(block).inner(writes)
         products += choice.depth.operations(choice.width)
         if choice.bottleneck is not None:
             products += choice.bottleneck.operations(choice.width)
@@ -143,7 +144,7 @@ def _tail(choice: EncoderChoice, num_blocks: int) -> float:
     writes = choice.inner_widths[num_blocks - 1][1]
     gates = 3 if choice.feed_forward.gated else 2
     inner = choice.depth.orders()[num_blocks - 1].rpartition("s")[2].count("f")
-    return inner * 2 * gates * writes * choice.feed_forward.inner(writes)
+    return inner * 2 * gates * writes * choice.feed_forward_at(num_blocks - 1).inner(writes)
 
 
 def _computed_share(choice: EncoderChoice, block: int, length: int) -> float:

@@ -152,6 +152,19 @@ def by_layer(found: Importances) -> Importances:
     return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-30)
 
 
+def kept_heads(found: Importances, share: float) -> list[list[int]]:
+    """By layer, the heads that stay where this ``share`` of them goes, those of the least
+    importance (layers, H) first; the last head of a layer stays."""
+    kept = [list(range(len(own))) for own in found]
+    going = round(share * found.size)
+    for at in np.argsort(found, axis=None, kind="stable"):
+        layer, head = divmod(int(at), found.shape[1])
+        if going and len(kept[layer]) > 1:
+            kept[layer].remove(head)
+            going -= 1
+    return kept
+
+
 def losses_alone(asking: Asking) -> Importances:
     """The loss without each head alone, (layers, H)."""
     gates = open_gates(asking.subject)
