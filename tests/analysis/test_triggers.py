@@ -68,8 +68,8 @@ def test_the_same_pieces_are_asked_for_behind_a_trigger() -> None:
         assert text.pieces[1 : 1 + len(trigger)] == list(trigger)
         assert len(text.pieces) == len(text.parts) == len(text.word) == len(text.marks["first"])
         assert text.marks["opening"].nonzero()[0].tolist() == [0]
-        chosen = Asking(subject, own)._chosen(0)
-        assert [place - len(trigger) for place in chosen] == Asking(subject, texts)._chosen(0)
+        chosen = Asking(subject, own).places(0)
+        assert [place - len(trigger) for place in chosen] == Asking(subject, texts).places(0)
 
 
 def test_what_is_right_is_the_label_or_else_what_the_model_says() -> None:
