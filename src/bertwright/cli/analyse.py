@@ -1,5 +1,6 @@
 """``bertwright analyse``: what a model knows, and where."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -127,8 +128,6 @@ def analyse(
 
 def _write_kept(output: Path, share: float) -> None:
     """Which heads stay, by layer, as ``kept.json``."""
-    import json
-
     from bertwright.analysis.findings import read_found
     from bertwright.analysis.removal.importance import kept_heads
     from bertwright.files import write_text
