@@ -3,13 +3,15 @@
 import torch
 from torch import Tensor
 
+_PIECE = 1 << 17
+
 
 class Clipping:
     """Keeps the norm of a gradient at or below ``largest``; None only measures it."""
 
     def __init__(self, largest: float | None = None, compiled: bool = False) -> None:
         self.largest = largest
-        self._norm = torch.compile(_norm, dynamic=True) if compiled else _norm
+        self._norm = torch.compile(_norm, dynamic=True) if compiled else _norm_in_pieces
 
     @torch.no_grad()
     def __call__(self, gradient: Tensor) -> tuple[Tensor, Tensor]:
@@ -22,3 +24,11 @@ class Clipping:
 
 def _norm(gradient: Tensor) -> Tensor:
     return torch.linalg.vector_norm(gradient, dtype=torch.float32)
+
+
+def _norm_in_pieces(gradient: Tensor) -> Tensor:
+    """As :func:`_norm`, which without a compiler writes a float32 copy of the whole gradient:
+    the copy of a piece stays in the cache."""
+    if gradient.device.type != "cpu":
+        return _norm(gradient)
+    return _norm(torch.stack([_norm(piece) for piece in gradient.split(_PIECE)]))
