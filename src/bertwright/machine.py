@@ -92,7 +92,17 @@ def description() -> str:
 
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    return f"{_processor()}, {num_cores()} cores, {memory:.0f} GB of memory, {gpu}"
+    return f"{processor()}, {num_cores()} cores, {memory:.0f} GB of memory, {gpu}"
+
+
+def processor() -> str:
+    """Its name."""
+    file = Path("/proc/cpuinfo")
+    if file.is_file():
+        for line in file.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def versions(*libraries: str) -> dict[str, str]:
@@ -141,7 +151,7 @@ def known_matrix_peak(precision: Precision, device: "torch.device | str" = "cpu"
     import torch
 
     kind = torch.device(device).type
-    name = torch.cuda.get_device_name(device) if kind == "cuda" else _processor()
+    name = torch.cuda.get_device_name(device) if kind == "cuda" else processor()
     threads = f", {torch.get_num_threads()} threads" if kind == "cpu" else ""
     measured = f"{name}{threads}, {precision}, torch {torch.__version__}"
     file = cache_folder() / "matrix_peaks.json"
@@ -178,12 +188,3 @@ def synchronise(kind: str) -> None:
         import torch
 
         torch.cuda.synchronize()
-
-
-def _processor() -> str:
-    file = Path("/proc/cpuinfo")
-    if file.is_file():
-        for line in file.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()

@@ -13,6 +13,7 @@ from bertwright.bench.finetuning.timing import times
 from bertwright.errors import UserError
 from bertwright.files import write_text
 from bertwright.interop.loading import load
+from bertwright.machine import processor
 from bertwright.model.text_model import TextModel
 from bertwright.statistics import estimate, paired
 from bertwright.tasks.finetuning import finetune
@@ -31,6 +32,7 @@ COLUMNS = {
     "epoch_seconds": "seconds an epoch",
     "against_default": "times the default",
     "against_best": "times its best",
+    "processor": "timed on",
 }
 """What a document shows, by key."""
 
@@ -88,13 +90,13 @@ class _Known:
         return self._all["theirs"]
 
     @property
-    def times(self) -> dict[str, float]:
+    def times(self) -> dict[str, Any]:
         return self._all["times"]
 
     def add(self, name: str, found: float | dict[str, float]) -> None:
         """Keep what was found."""
         if isinstance(found, dict):
-            self._all[name] = {"timed": self._timed, **found}
+            self._all[name] = {"timed": self._timed, "processor": processor(), **found}
         else:
             self._all[name].append(found)
         write_text(self._file, json.dumps(self._all, indent=1) + "\n")
