@@ -18,15 +18,23 @@ from bertwright.optimisers.tensorwise import Lamb, StableAdamW
 ONE = torch.tensor(1.0)
 
 
-def gradients(net: nn.Module, step: int) -> None:
-    """Set the gradients of a net to random numbers of a step."""
+def gradients(
+    net: nn.Module, step: int, parameters: MasterParameters | None = None
+) -> dict[str, Tensor]:
+    """Go back to random numbers of a step, which are the gradients then."""
     generator = torch.Generator().manual_seed(step)
-    for parameter in net.parameters():
-        noise = torch.randn(parameter.shape, generator=generator).to(parameter.dtype)
-        if parameter.grad is None:
-            parameter.grad = noise
-        else:
-            parameter.grad.copy_(noise)
+    found = {
+        name: torch.randn(p.shape, generator=generator).to(p.dtype)
+        for name, p in net.named_parameters()
+    }
+    if parameters is None:
+        net.zero_grad()
+    else:
+        parameters.clear_gradient()
+    for name, parameter in net.named_parameters():
+        if parameter.requires_grad:
+            (parameter * found[name]).sum().backward()
+    return found
 
 
 def after(optimiser: Optimiser, steps: int = 4, compiled: bool = False) -> list[Tensor]:
@@ -34,7 +42,7 @@ def after(optimiser: Optimiser, steps: int = 4, compiled: bool = False) -> list[
     parameters = MasterParameters(net, net_roles(net), "float32")
     update = optimiser.build(parameters, compiled)
     for step in range(steps):
-        gradients(net, step)
+        gradients(net, step, parameters)
         update.step(parameters.step_gradient(), 0.5, ONE)
     return [p.detach() for p in net.parameters()]
 
@@ -87,8 +95,7 @@ def test_without_bias_correction_the_first_step_is_what_bert_does() -> None:
     before = net.enter.bias.detach().clone()
     parameters = MasterParameters(net, net_roles(net), "float32")
     update = AdamW(rate=0.1, bias_correction=False).build(parameters, compiled=False)
-    gradients(net, 0)
-    gradient = net.enter.bias.grad.clone()
+    gradient = gradients(net, 0, parameters)["enter.bias"]
     update.step(parameters.step_gradient(), 1.0, ONE)
     step = 0.1 * gradient / ((0.001 * gradient.square()).sqrt() + 1e-8)
     assert torch.allclose(net.enter.bias.detach(), before - 0.1 * step, atol=1e-6)
@@ -144,7 +151,7 @@ def test_adafactor_equals_those_of_others_at_every_step(theirs: str, decay: floa
     else:
         optimiser = StockAdafactor([matrices, rest], lr=0.02, relative_step=False)
     for step in range(6):
-        gradients(ours, step)
+        gradients(ours, step, parameters)
         gradients(other, step)
         update.step(parameters.step_gradient(), 0.5, ONE)
         optimiser.step()
@@ -160,8 +167,7 @@ def test_adafactor_as_it_is_written() -> None:
     halves = linear.weight.detach().double().chunk(2)
     moments = [(torch.zeros(4).double(), torch.zeros(3).double()) for _ in halves]
     for t in range(1, 6):
-        gradients(linear, t)
-        half_gradients = linear.weight.grad.double().chunk(2)
+        half_gradients = gradients(linear, t, parameters)["weight"].double().chunk(2)
         update.step(parameters.step_gradient(), 1.0, ONE)
         kept = 1 - t**-0.8
         for i, g in enumerate(half_gradients):
@@ -203,7 +209,7 @@ def test_clipping_is_a_scale_of_the_gradient(optimiser: Optimiser) -> None:
         net = Net()
         parameters = MasterParameters(net, net_roles(net), "bf16")
         update = optimiser.build(parameters, compiled=False)
-        gradients(net, 1)
+        gradients(net, 1, parameters)
         update.step(parameters.step_gradient() * scale, 1.0, torch.tensor(clip))
         found.append(parameters.master.clone())
     assert torch.allclose(found[0], found[1], atol=1e-6)
@@ -215,7 +221,7 @@ def test_the_computing_copy_follows_the_master(optimiser: Optimiser) -> None:
     parameters = MasterParameters(net, net_roles(net), "bf16")
     before = parameters.master.clone()
     update = optimiser.build(parameters, compiled=False)
-    gradients(net, 0)
+    gradients(net, 0, parameters)
     update.step(parameters.step_gradient(), 1.0, ONE)
     assert torch.equal(parameters.compute, parameters.master.bfloat16())
     assert all(
@@ -230,8 +236,7 @@ def test_frozen_parameters_stay() -> None:
     before = net.enter.weight.detach().clone()
     parameters = MasterParameters(net, net_roles(net), "float32")
     update = AdamW(decay=0.5).build(parameters, compiled=False)
-    parameters.gradient.fill_(1.0)
-    update.step(parameters.step_gradient(), 1.0, ONE)
+    update.step(torch.ones_like(parameters.gradient), 1.0, ONE)
     assert torch.equal(net.enter.weight.detach(), before)
 
 
@@ -264,8 +269,7 @@ def moved(optimiser: Optimiser, trained: int | None = None) -> dict[str, Tensor]
     if trained is not None:
         parameters.train_from(parameters.num_levels - trained)
     generator = torch.Generator().manual_seed(0)
-    parameters.gradient.copy_(torch.randn(len(parameters.gradient), generator=generator))
-    update.step(parameters.step_gradient(), 1.0, ONE)
+    update.step(torch.randn(len(parameters.gradient), generator=generator), 1.0, ONE)
     return {name: (p.detach() - before[name]).double() for name, p in net.named_parameters()}
 
 
@@ -299,8 +303,7 @@ def test_what_is_not_trained_leaves_no_trace_in_the_optimiser(optimiser: Optimis
     parameters = MasterParameters(net, LEVELS, "float32")
     update = optimiser.build(parameters, compiled=False)
     parameters.train_from(2)
-    parameters.gradient.fill_(1.0)
-    update.step(parameters.step_gradient(), 1.0, ONE)
+    update.step(torch.ones_like(parameters.gradient), 1.0, ONE)
     for name, moment in update.state().items():
         frozen = name.endswith(("table.weight", "blocks.0.weight", "blocks.0.bias"))
         assert moment.any() != frozen, name
@@ -326,7 +329,7 @@ def test_a_fused_projection_is_orthogonalised_part_by_part() -> None:
             linear.weight.zero_()
         parameters = MasterParameters(linear, {"weight": Role("matrix", parts)}, "float32")
         update = Muon(matrix_rate=1.0, decay=0).build(parameters, compiled=False)
-        gradients(linear, 5)
+        gradients(linear, 5, parameters)
         update.step(parameters.step_gradient(), 1.0, ONE)
         moved.append(linear.weight.detach().clone())
     halves = moved[1].chunk(2)

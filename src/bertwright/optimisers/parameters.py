@@ -2,8 +2,10 @@
 
 The float32 master holds the truth. Under ``bf16`` the model computes with a bf16 copy that the
 optimiser refreshes once a step; under ``float32`` the master is what the model computes with. The
-module's parameters become views into the flat buffers (so do their gradients), hence the optimiser
-runs over a handful of large ranges, whatever the number of parameters.
+module's parameters become views into the flat buffers, hence the optimiser runs over a handful of
+large ranges, whatever the number of parameters. Gradients of tables are written where they belong
+by those who read rows of them; any other is copied there as soon as it is known, which is half of
+the traffic of adding it to zeros.
 
 Order in the buffers: matrices, tables, everything else (biases, norms, gates), then what is frozen.
 So what decays, and what Muon takes, are contiguous ranges.
@@ -19,6 +21,7 @@ from math import prod
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from bertwright.axes import Precision
 from bertwright.encoder.roles import Role
@@ -57,7 +60,7 @@ class MasterParameters:
 
     ``roles`` names a role for every parameter of ``model`` (tied parameters appear once, under
     their first name). From construction until :meth:`release` the parameters of the module are
-    views into ``compute`` and their gradients views into ``gradient``.
+    views into ``compute``, and what backward passes find goes into ``gradient``.
 
     Attributes:
         master: (N,) float32.
@@ -83,6 +86,8 @@ class MasterParameters:
         self.gradient = torch.zeros(self.num_trainable, dtype=self.compute.dtype, device=device)
         self._sum: Tensor | None = None
         self._summed = False
+        self._written: set[str] = set()
+        self._hooks = [self._gather(slot) for slot in self.slots if self._is_gathered(slot)]
         self.num_levels = 1 + max((slot.level for slot in self.slots), default=0)
         self.first_level = 0
         self._bind()
@@ -143,7 +148,8 @@ class MasterParameters:
 
     def clear_gradient(self) -> None:
         """Before the first micro-batch of a step."""
-        self.gradient.zero_()
+        self.gradient[self.range("table")].zero_()
+        self._written.clear()
         self._summed = False
 
     def accumulate(self) -> None:
@@ -158,12 +164,17 @@ class MasterParameters:
         if not self._summed:
             self._sum.zero_()
             self._summed = True
+        self._fill_gaps()
         self._sum += self.gradient
-        self.gradient.zero_()
+        self.gradient[self.range("table")].zero_()
+        self._written.clear()
 
     def step_gradient(self) -> Tensor:
         """(T,) the gradient of the step: the float32 sum if this step accumulated any."""
-        return self._sum if self._sum is not None and self._summed else self.gradient
+        if self._sum is not None and self._summed:
+            return self._sum
+        self._fill_gaps()
+        return self.gradient
 
     def refresh(self, where: slice = EVERYWHERE) -> None:
         """Copy the master to what the model computes with, after it was written to."""
@@ -188,6 +199,8 @@ class MasterParameters:
 
     def release(self) -> None:
         """Give the module plain float32 parameters again, without gradients."""
+        for hook in self._hooks:
+            hook.remove()
         for slot in self.slots:
             parameter = self._parameters[slot.name]
             parameter.grad = None
@@ -201,8 +214,33 @@ class MasterParameters:
             parameter.data = self._view(self.compute, slot)
             trained = slot.start < self.num_trainable and slot.level >= self.first_level
             parameter.requires_grad_(trained)
-            if trained:
+            if trained and not self._is_gathered(slot):
                 parameter.grad = self._view(self.gradient, slot)
+
+    def _is_gathered(self, slot: Slot) -> bool:
+        tables = self.range("table")
+        return slot.stop <= self.num_trainable and not tables.start <= slot.start < tables.stop
+
+    def _gather(self, slot: Slot) -> RemovableHandle:
+        view = self._view(self.gradient, slot)
+
+        def gather(parameter: Tensor) -> None:
+            found = parameter.grad
+            assert found is not None
+            if slot.name in self._written:
+                view.add_(found)
+            else:
+                view.copy_(found)
+                self._written.add(slot.name)
+            parameter.grad = None
+
+        return self._parameters[slot.name].register_post_accumulate_grad_hook(gather)
+
+    def _fill_gaps(self) -> None:
+        """Nothing is the gradient of what no backward pass came to."""
+        for slot in self.slots:
+            if self._is_gathered(slot) and slot.name not in self._written:
+                self._view(self.gradient, slot).zero_()
 
     @staticmethod
     def _view(flat: Tensor, slot: Slot) -> Tensor:
