@@ -68,7 +68,7 @@ def test_relevance_ranks_the_texts_of_a_query(pretrained) -> None:
         for colour in ("red", "green")
         for text in TEXTS[::2]
     ]
-    found = learned(pretrained("bert"), "relevance", examples, epochs=30)
+    found = learned(pretrained("bert"), "relevance", examples, epochs=120, rate=2e-3)
     assert found.metric == "ndcg@10"
     assert found.scores[0] > 0.9
     assert all(0 <= p.answer <= 1 for p in found.best.predictions[0])
