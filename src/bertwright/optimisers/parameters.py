@@ -148,8 +148,7 @@ class MasterParameters:
 
     def clear_gradient(self) -> None:
         """Before the first micro-batch of a step."""
-        self.gradient[self.range("table")].zero_()
-        self._written.clear()
+        self._forget()
         self._summed = False
 
     def accumulate(self) -> None:
@@ -166,8 +165,7 @@ class MasterParameters:
             self._summed = True
         self._fill_gaps()
         self._sum += self.gradient
-        self.gradient[self.range("table")].zero_()
-        self._written.clear()
+        self._forget()
 
     def step_gradient(self) -> Tensor:
         """(T,) the gradient of the step: the float32 sum if this step accumulated any."""
@@ -215,6 +213,7 @@ class MasterParameters:
             trained = slot.start < self.num_trainable and slot.level >= self.first_level
             parameter.requires_grad_(trained)
             if trained and not self._is_gathered(slot):
+                # Kernels that know which rows they read add to this view themselves.
                 parameter.grad = self._view(self.gradient, slot)
 
     def _is_gathered(self, slot: Slot) -> bool:
@@ -235,6 +234,10 @@ class MasterParameters:
             parameter.grad = None
 
         return self._parameters[slot.name].register_post_accumulate_grad_hook(gather)
+
+    def _forget(self) -> None:
+        self.gradient[self.range("table")].zero_()
+        self._written.clear()
 
     def _fill_gaps(self) -> None:
         """Nothing is the gradient of what no backward pass came to."""

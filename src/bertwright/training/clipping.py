@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-_PIECE = 1 << 17
+from bertwright.optimisers.adam import PIECE
 
 
 class Clipping:
@@ -31,4 +31,4 @@ def _norm_in_pieces(gradient: Tensor) -> Tensor:
     the copy of a piece stays in the cache."""
     if gradient.device.type != "cpu":
         return _norm(gradient)
-    return _norm(torch.stack([_norm(piece) for piece in gradient.split(_PIECE)]))
+    return _norm(torch.stack([_norm(piece) for piece in gradient.split(PIECE)]))
