@@ -18,6 +18,7 @@ from bertwright.analysis.attention.saying import Saying
 from bertwright.analysis.attribution.entering import ENTRY, entering
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Finding, Found, Stored
+from bertwright.analysis.hard_concrete import HardConcrete
 from bertwright.analysis.subject import Subject
 from bertwright.analysis.texts import ReadText
 from bertwright.encoder.stream import Coordinates
@@ -26,9 +27,7 @@ from bertwright.significance import halves, of_difference, of_ratio
 
 Floats = NDArray[np.float64]
 
-TEMPERATURE, LOW, HIGH = 0.2, -0.2, 1.0
-"""Of the hard concrete gates: how sharp they are, and how far they are stretched before they are
-cut."""
+GATE = HardConcrete(temperature=0.2, low=-0.2, high=1.0)
 
 OPEN_AT_FIRST = 5.0
 
@@ -230,20 +229,17 @@ class Gates(nn.Module):
 
     def chances(self, own: Masked, layer: int) -> Tensor:
         """How likely each piece is to be open by all gates up to a layer, (layers, T)."""
-        shift = TEMPERATURE * np.log(-LOW / HIGH)
-        each = torch.stack([torch.sigmoid(own - shift) for own in self.logits(own, layer)])
-        return each.cumprod(0)
+        return torch.stack([GATE.open_chance(each) for each in self.logits(own, layer)]).cumprod(0)
 
     def through(self, own: Masked, layer: int, generator: torch.Generator | None = None) -> Tensor:
         """How much of each piece goes through all gates up to this layer, (T, 1): drawn, or as the
         gates are. What may not be masked goes through."""
         total = torch.ones_like(own.entry[:, 0])
         for logits in self.logits(own, layer):
-            smooth = torch.sigmoid(logits)
+            drawn = None
             if generator is not None:
                 drawn = torch.rand(logits.shape, generator=generator).to(logits)
-                smooth = torch.sigmoid((torch.logit(drawn, 1e-6) + logits) / TEMPERATURE)
-            total = total * (smooth * (HIGH - LOW) + LOW).clamp(0, 1)
+            total = total * GATE.gates(logits, drawn)
         kept = torch.ones_like(total).index_put((own.inside,), total[own.inside])
         return kept[:, None]
 

@@ -1,6 +1,5 @@
 """Gates of heads that learn whether they are open (Louizos et al. 2018; Voita et al. 2019)."""
 
-import math
 from contextlib import AbstractContextManager
 from itertools import chain, count, islice
 from typing import Literal
@@ -16,15 +15,14 @@ from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.asking import Asked, Asking
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
+from bertwright.analysis.hard_concrete import HardConcrete
 from bertwright.analysis.removal.gates import SITE, gated, open_gates
 from bertwright.analysis.removal.importance import importances
 from bertwright.model.reading import ReadBatch
 from bertwright.randomness import key, uniform
 from bertwright.significance import halves, of_difference
 
-TEMPERATURE, LOW, HIGH = 1 / 3, -0.1, 1.1
-"""Of the hard concrete distribution: how sharp it is, and how far it is stretched before it is cut
-to between 0 and 1."""
+GATE = HardConcrete(temperature=1 / 3, low=-0.1, high=1.1)
 
 OPEN_AT_FIRST = 2.0
 """The logit of every gate before it learns."""
@@ -64,8 +62,8 @@ class LearnedGates(Analysis):
         chances: list[NDArray[np.float64]] = []
         for penalty in self.penalties:
             logits = self.learned(learning, penalty)
-            chances.append(open_chance(logits).double().cpu().numpy())
-            kept = hard_concrete(logits) > 0.5
+            chances.append(GATE.open_chance(logits).double().cpu().numpy())
+            kept = GATE.gates(logits) > 0.5
             others = _judged(judging, torch.from_numpy(rank < int(kept.sum())))
             own = _judged(judging, kept)
             findings += [
@@ -118,30 +116,15 @@ class LearnedGates(Analysis):
         noise = (torch.from_numpy(uniform(of, step, places)).to(logits) for step in count())
 
         def within(_: ReadBatch) -> AbstractContextManager[None]:
-            return gated(asking.subject, hard_concrete(logits, next(noise)))
+            return gated(asking.subject, GATE.gates(logits, next(noise)))
 
         with torch.enable_grad():
             again_and_again = chain.from_iterable(asking.batches(within) for _ in count())
             for _, loss, _, total in islice(again_and_again, self.steps):
-                worth = loss.sum() / total.sum() + penalty * open_chance(logits).mean()
+                worth = loss.sum() / total.sum() + penalty * GATE.open_chance(logits).mean()
                 (logits.grad,) = torch.autograd.grad(worth, [logits])
                 update.step()
         return logits.detach()
-
-
-def hard_concrete(logits: Tensor, drawn: Tensor | None = None) -> Tensor:
-    """Gates of these logits, between 0 and 1, both ends included: by numbers ``drawn`` uniformly,
-    or as they are when nothing is drawn any more (Louizos et al. 2018, equations 10 to 13)."""
-    if drawn is None:
-        smooth = torch.sigmoid(logits)
-    else:
-        smooth = torch.sigmoid((torch.logit(drawn, 1e-6) + logits) / TEMPERATURE)
-    return (smooth * (HIGH - LOW) + LOW).clamp(0, 1)
-
-
-def open_chance(logits: Tensor) -> Tensor:
-    """How likely a gate is above 0 (equation 12)."""
-    return torch.sigmoid(logits - TEMPERATURE * math.log(-LOW / HIGH))
 
 
 def _judged(asking: Asking, kept: Tensor) -> Asked:

@@ -16,7 +16,7 @@ from bertwright.analysis.removal.fixed_heads import PATTERNS as FIXED
 from bertwright.analysis.removal.gates import gated, open_gates
 from bertwright.analysis.removal.importance import HeadImportance, importances
 from bertwright.analysis.removal.layers import LayerRedundancy
-from bertwright.analysis.removal.learned_gates import LearnedGates, hard_concrete, open_chance
+from bertwright.analysis.removal.learned_gates import GATE, LearnedGates
 from bertwright.analysis.removal.one_head import OneHead
 from bertwright.analysis.removal.single_heads import SingleHeads
 from bertwright.analysis.removal.translation_heads import (
@@ -94,10 +94,10 @@ def learned_gates() -> Iterator[Expected]:
     """A gate is open as often as its chance says; the dead close and take nothing with them."""
     logits = torch.linspace(-4, 4, 9, dtype=torch.float64)
     drawn = (torch.arange(100_000, dtype=torch.float64)[:, None] + 0.5) / 100_000
-    often = (hard_concrete(logits, drawn) > 0).double().mean(0)
-    yield equal("chances against how often it is so", open_chance(logits), often, 1e-4)
+    often = (GATE.gates(logits, drawn) > 0).double().mean(0)
+    yield equal("chances against how often it is so", GATE.open_chance(logits), often, 1e-4)
     own = live_case()
-    gates = hard_concrete(LearnedGates(steps=120).learned(Asking(own.subject, own.texts), 1.0))
+    gates = GATE.gates(LearnedGates(steps=120).learned(Asking(own.subject, own.texts), 1.0))
     dead = torch.ones_like(gates, dtype=torch.bool)
     dead[LIVE] = False
     yield below("gates of the dead", gates[dead], 0)
