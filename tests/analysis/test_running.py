@@ -9,7 +9,7 @@ import pytest
 from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.conclusions import Conclusion
 from bertwright.analysis.findings import read_found
-from bertwright.analysis.planted.models import SENTENCES, small_subject
+from bertwright.analysis.planted.models import SENTENCES, small_case, small_subject
 from bertwright.analysis.reports import write_report
 from bertwright.analysis.running import analyse, chosen
 from bertwright.analysis.texts import read_file, read_texts
@@ -84,3 +84,19 @@ def test_texts_pairs_and_trees_are_read(tmp_path: Path) -> None:
     )
     with pytest.raises(UserError, match=r"trees\.conllu line 2: the head '9' is no word"):
         read_file(tree)
+
+
+def test_a_model_whose_layers_differ_is_answered_or_refused_in_words(tmp_path: Path) -> None:
+    cut = small_case("bert", "encoder.cut.heads=[1,2]")
+    assert cut.subject.size == "2 layers of 1 to 2 heads"
+    answered = analyse(cut, chosen(["attention", "geometry"]), tmp_path, lambda line: None)
+    assert {own.lacks is None for own in answered if own.analysis.group == "geometry"} == {True}
+    for own in answered:
+        if own.analysis.group == "attention":
+            assert own.lacks == "a model of 2 layers of 1 to 2 heads: it needs as many in each"
+
+
+def test_a_model_whose_layers_are_cut_alike_is_one_of_fewer_heads(tmp_path: Path) -> None:
+    cut = small_case("bert", "encoder.cut.heads=[1,1]")
+    shares = Analysis.choose("attention-shares").run(cut)
+    assert {each.head for each in shares.findings} <= {0, None}

@@ -66,10 +66,7 @@ def write_findings(case: Case, answered: Sequence[Answered], document: Path) -> 
         "there": "" if case.other is None else case.other.name,
     }
     subject = case.subject
-    heading = (
-        f"{subject.num_layers} layers of {subject.num_heads} heads, {len(case.texts)} texts, "
-        f"weights {subject.digest}."
-    )
+    heading = f"{subject.size}, {len(case.texts)} texts, weights {subject.digest}."
     lines = [f"## {subject.name}", "", heading, "", *table(columns, rows)]
     write_section(document, f"inside {subject.name}", lines)
 

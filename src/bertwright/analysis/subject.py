@@ -35,10 +35,24 @@ class Subject:
         """How often blocks are applied, whether or not they share their weights."""
         return self.encoder.running
 
+    @cached_property
+    def layer_heads(self) -> tuple[int, ...]:
+        """How many heads every layer has."""
+        choice = self.text_model.model.recipe.encoder
+        widths = [inner for _, inner in choice.inner_widths]
+        return tuple(choice.mixer_at(n).shape(widths[n]).heads for n in range(self.num_layers))
+
     @property
     def num_heads(self) -> int:
-        """Of every layer."""
-        return self.encoder.heads
+        """Of every layer; where layers differ, of the one that has most."""
+        return max(self.layer_heads)
+
+    @property
+    def size(self) -> str:
+        """Its layers and heads, in words."""
+        fewest, most = min(self.layer_heads), self.num_heads
+        heads = f"{most}" if fewest == most else f"{fewest} to {most}"
+        return f"{self.num_layers} layers of {heads} heads"
 
     @cached_property
     def digest(self) -> str:
@@ -57,7 +71,11 @@ class Subject:
         return Subject(f"{self.name}, untrained", TextModel(model, tokenizer, "float32"))
 
     def lacks(self, *sites: str) -> str | None:
-        """Why it has no such values, in words; None where it has."""
+        """Why it has no such values, in words; None where it has. Of heads, layers are laid beside
+        each other: all have as many."""
+        by_head = [site for site in sites if ".attention." in site and not site.endswith(".output")]
+        if by_head and min(self.layer_heads) < self.num_heads:
+            return f"a model of {self.size}: it needs as many in each"
         special = self.tokenizer.specials
         pieces = torch.tensor([[special.start, special.unknown, special.end]])
         try:

@@ -113,11 +113,10 @@ def incomparable(subject: Subject, other: Subject, texts: Sequence[ReadText]) ->
                 f"{other.name} reads texts as other pieces than {subject.name}: compare models "
                 f"with one vocabulary"
             )
-    own, others = ((of.num_layers, of.num_heads) for of in (subject, other))
-    if own != others:
+    if subject.layer_heads != other.layer_heads:
         return (
-            f"{other.name} has {others[0]} layers of {others[1]} heads, {subject.name} {own[0]} of "
-            f"{own[1]}: compare models of one size"
+            f"{other.name} has {other.size}, {subject.name} {subject.size}: compare models of one "
+            f"size"
         )
     return None
 

@@ -43,7 +43,10 @@ class Change(Analysis):
     def lacks(self, case: Case) -> str | None:
         if case.other is None:
             return "it needs a second model: give one with --against"
-        return super().lacks(case) or incomparable(case.subject, case.other, case.texts)
+        why = super().lacks(case) or incomparable(case.subject, case.other, case.texts)
+        if why is None and _shapes(case.subject) != _shapes(case.other):
+            return f"blocks of {case.other.name} are of other sizes: compare models of one size"
+        return why
 
     def run(self, case: Case) -> Found:
         other, seed = case.other, case.seed
@@ -142,6 +145,10 @@ def gone(subject: Subject, other: Subject) -> NDArray[np.float64]:
         far, length = np.sum(squares, axis=0)
         found[layer] = (far / max(length, 1e-300)) ** 0.5
     return found
+
+
+def _shapes(subject: Subject) -> list[torch.Size]:
+    return [parameter.shape for parameter in subject.encoder.blocks.parameters()]
 
 
 def attention_cosines(case: Case, other: Subject) -> NDArray[np.float64]:

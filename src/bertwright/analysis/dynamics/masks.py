@@ -164,13 +164,13 @@ def _weights(encoder: Encoder, mask: Mask) -> list[tuple[nn.Parameter, Tensor]]:
     return found
 
 
-def lacks_parts(encoder: Encoder) -> str | None:
+def lacks_parts(subject: Subject) -> str | None:
     """Why its heads and feed-forwards cannot be left out one by one, in words."""
     wanted = {"sublayers.attention.output.weight", "sublayers.feed_forward.down.weight"}
-    blocks = list(encoder.blocks)
+    blocks = list(subject.encoder.blocks)
     if not all(wanted <= dict(block.named_parameters()).keys() for block in blocks):
         return "its blocks are not made of heads and feed-forwards alone"
     weights = [dict(b.named_parameters())["sublayers.attention.output.weight"] for b in blocks]
     if len({id(weight) for weight in weights}) < len(weights):
         return "its blocks share their parameters: none can go alone"
-    return None
+    return subject.lacks(f"blocks.*.{HEADS_SITE}")

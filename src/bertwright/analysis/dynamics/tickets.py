@@ -41,7 +41,7 @@ class Tickets(Analysis):
     source = "Prasanna, Rogers and Rumshisky 2020"
 
     def lacks(self, case: Case) -> str | None:
-        return lacks_parts(case.subject.encoder) or lacks_tagging(case)
+        return lacks_parts(case.subject) or lacks_tagging(case)
 
     def run(self, case: Case) -> Found:
         tagging = Tagging.of(case)
