@@ -41,6 +41,19 @@ def test_questions_of_both_versions(tmp_path: Path) -> None:
     assert question.answers is None
 
 
+def test_where_all_are_answered_those_without_an_answer_are_left_out(tmp_path: Path) -> None:
+    whole = squad()
+    asked = whole["data"][0]["paragraphs"][0]["qas"]
+    asked.append({"id": "q2", "question": "Who flew?", "is_impossible": True, "answers": []})
+    reader = find_task("squad1").reader
+    file = written(tmp_path / "both.json", whole)
+    assert [question.identity for question in reader.read(file)] == ["q1"]
+    assert [question.identity for question in reader.read(file, labelled=False)] == ["q1", "q2"]
+    asked.pop(0)
+    with pytest.raises(UserError, match="holds no questions"):
+        reader.read(written(tmp_path / "none.json", whole))
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

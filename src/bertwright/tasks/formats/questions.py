@@ -12,14 +12,20 @@ from bertwright.tasks.formats.reader import Reader
 
 
 class QuestionReader(Reader):
-    """A JSON file ``{data: [{paragraphs: [{context, qas: [{id, question, answers}]}]}]}``."""
+    """A JSON file ``{data: [{paragraphs: [{context, qas: [{id, question, answers}]}]}]}``. Where only
+    ``answerable`` ones are asked, those that have no answer are left out."""
 
     kind: Literal["questions"] = "questions"
+    answerable: bool = False
 
     def read(self, path: Path, labelled: bool = True) -> list[Question]:
         """Errors: UserError that names the file and the question for a key that is missing, and for
         an answer that does not stand in its text where it is said to."""
-        found = list(_questions(path, json_of(path), labelled))
+        found = [
+            question
+            for question in _questions(path, json_of(path), labelled)
+            if question.answers != () or not self.answerable
+        ]
         if not found:
             raise UserError(f"{path} holds no questions")
         return found
