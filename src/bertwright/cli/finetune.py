@@ -16,7 +16,7 @@ from bertwright.cli.tasks import Asked
 if TYPE_CHECKING:
     from bertwright.model.text_model import TextModel
     from bertwright.tasks.data import TaskData
-    from bertwright.tasks.finetuning import Watch
+    from bertwright.tasks.task_training import Watch
 
 TASK_HELP = (
     "A task by name: cola, sst-2, mrpc, sts-b, qqp, mnli, qnli, rte, wnli, glue (all of these), "

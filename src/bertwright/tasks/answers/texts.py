@@ -258,6 +258,9 @@ class NumberAnswering(_InWindows):
             for windows in by_example(rows, outputs, len(examples))
         ]
 
+    def as_trained(self, outputs: Tensor) -> Tensor:
+        return (outputs - self.mean) / self.deviation
+
     @torch.no_grad()
     def fold_into(self, out: nn.Module) -> None:
         last: Any = out

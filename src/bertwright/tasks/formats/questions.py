@@ -12,8 +12,10 @@ from bertwright.tasks.formats.reader import Reader
 
 
 class QuestionReader(Reader):
-    """A JSON file ``{data: [{paragraphs: [{context, qas: [{id, question, answers}]}]}]}``. Where only
-    ``answerable`` ones are asked, those that have no answer are left out."""
+    """A JSON file ``{data: [{paragraphs: [{context, qas: [{id, question, answers}]}]}]}``.
+
+    Where only ``answerable`` ones are asked, those that have no answer are left out.
+    """
 
     kind: Literal["questions"] = "questions"
     answerable: bool = False

@@ -1,0 +1,63 @@
+"""The axis of signals: what a student hears of its teacher, and how far it is from it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from bertwright.axes import Choice
+from bertwright.encoder.choice import EncoderChoice
+from bertwright.schedules import Constant, Value
+from bertwright.tasks.encoding import TaskRow
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A student and its teacher at the same rows.
+
+    Attributes:
+        outputs, taught: (M, K) float32 of their heads.
+        own, others: values of their encoders by name, (B, ...) each.
+        real: (B, L) bool, the places of rows that are no fillers and no padding.
+        progress: of the training, from 0 to 1.
+    """
+
+    outputs: Tensor
+    taught: Tensor
+    own: Mapping[str, Tensor]
+    others: Mapping[str, Tensor]
+    real: Tensor
+    progress: float
+
+
+class Comparison(nn.Module):
+    """How far two networks of known sizes are from each other; its parameters are trained with the
+    student.
+
+    Attributes:
+        sites: what it listens to in the student; ``other_sites`` in the teacher.
+    """
+
+    sites: Sequence[str] = ()
+    other_sites: Sequence[str] = ()
+
+    def count(self, rows: Sequence[TaskRow], num_targets: float) -> float:
+        """What its sum over these rows is divided by."""
+        raise TypeError(f"{type(self).__name__} compares nothing")
+
+    def forward(self, heard: Heard) -> Tensor:
+        """The sum over what it counts, 0-d float32."""
+        raise TypeError(f"{type(self).__name__} compares nothing")
+
+    def begin(self, seed: int) -> None:
+        """Draw what is trained anew."""
+
+
+class Signal(Choice):
+    """The axis; ``weight`` is that in the total loss."""
+
+    weight: Value = Constant(value=1.0)
+
+    def between(self, student: EncoderChoice, teacher: EncoderChoice) -> Comparison:
+        """The comparison of two encoders; UserError where they cannot be compared so."""
+        raise TypeError(f"{type(self).__name__} is an axis, not a signal")
