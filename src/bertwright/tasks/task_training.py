@@ -84,10 +84,12 @@ class Training:
             judge.evaluate(clock.place(0))
         else:
             update = self.optimiser.build(parameters, compiled)
+            unfreezing = Unfreezing(parameters, update, self._levels(turns))
+            beside = () if self.teaching is None else self.teaching.procedures
             job = Job(
                 parameters=parameters,
                 update=update,
-                procedures=[Unfreezing(parameters, update, self._levels(turns)), *self.procedures],
+                procedures=[unfreezing, *self.procedures, *beside],
                 batch=Batches(
                     self.source,
                     self.parts,
@@ -142,11 +144,11 @@ class Training:
             self.net.output.load_state_dict(self.source.model.output.state_dict())
         if self.net.changes is not None:
             self.net.changes.begin(seed)
-        if self.teaching is not None:
-            self.teaching.begin(seed)
         for number, part in enumerate(self.parts):
             begin(self.net.head(number), self.source.model, seed)
             part.answering.begin(self.net.head(number).out, self.source)
+        if self.teaching is not None:
+            self.teaching.begin(seed)
 
     def _weights(self, place: Place) -> Mapping[str, float]:
         if self.teaching is not None:

@@ -13,6 +13,7 @@ from bertwright.tasks.seen_pieces import SeenPieces
 from bertwright.tasks.task_batches import TaskBatch
 from bertwright.tasks.task_model import Adapted
 from bertwright.training.clock import Place
+from bertwright.training.procedure import Procedure
 
 TEACHING = "teaching."
 """What stands before the names of the parameters that a teacher trains beside a student's."""
@@ -40,25 +41,27 @@ class Teaching(nn.Module):
 
     Attributes:
         sites: the values of the student's encoder that it listens to.
+        procedures: what it does within a step.
     """
 
     sites: Sequence[str] = ()
+    procedures: Sequence[Procedure] = ()
 
     def begin(self, seed: int) -> None:
-        """Draw what it trains anew."""
+        """Draw what it trains anew, behind everything else that begins; freeze what stays."""
 
     def counts(self, rows: Sequence[TaskRow], count: float) -> dict[str, float]:
         """What the losses of a step are divided by, by their names; ``count`` is that of the
         labels."""
-        raise TypeError(f"{type(self).__name__} teaches nothing")
+        return {}
 
     def losses(self, lesson: Lesson) -> dict[str, Loss]:
         """Of a micro-batch, by name."""
-        raise TypeError(f"{type(self).__name__} teaches nothing")
+        return {}
 
     def weights(self, place: Place) -> dict[str, float]:
         """Of the losses in the total, that of the labels among them."""
-        raise TypeError(f"{type(self).__name__} teaches nothing")
+        return {}
 
 
 class Teacher(Protocol):

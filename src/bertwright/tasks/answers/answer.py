@@ -206,6 +206,10 @@ class Answering(ABC):
         """Let the last layer of a head undo what :meth:`fitted` made of the targets."""
         return
 
+    def unfold_from(self, out: nn.Module) -> None:
+        """Make the last layer of a finished model what it was in training."""
+        return
+
 
 def by_order(references: Sequence[Any], predictions: Sequence[Any]) -> float:
     """In the place of a metric that references and predictions do not tell: how texts are ranked

@@ -266,3 +266,9 @@ class NumberAnswering(_InWindows):
         last: Any = out
         last.weight.mul_(self.deviation)
         last.bias.mul_(self.deviation).add_(self.mean)
+
+    @torch.no_grad()
+    def unfold_from(self, out: nn.Module) -> None:
+        last: Any = out
+        last.weight.div_(self.deviation)
+        last.bias.sub_(self.mean).div_(self.deviation)
