@@ -10,6 +10,7 @@ from bertwright.cli import (
     analyse,
     average,
     bench,
+    compress,
     count,
     doctor,
     embed,
@@ -75,6 +76,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("export")(export.export)
 app.command("fill-mask")(fill_mask.fill_mask)
 app.command("finetune")(finetune.finetune)
+app.command("compress")(compress.compress)
 app.command("generate")(generate.generate)
 app.command("get")(get.get)
 app.command("import")(import_.import_)

@@ -35,19 +35,29 @@ def predict_file(model: FineTuned, path: Path, skip: int = 0) -> Iterator[dict[s
     ``.jsonl`` an object; both are streamed. Other files are read as the task reads them, without
     labels. Errors: UserError, naming file and line.
     """
-    suffix = suffix_of(path)
-    if suffix in PARSERS:
-        lines = ((f"{path} line {number}", line) for number, line in read_lines(path))
-        return predict_lines(model, lines, suffix, skip)
-    return predict(model, model.task.read(path, labelled=False)[skip:])
+    return predict(model, islice(asked_in(path, model.task), skip, None))
 
 
 def predict_lines(
     model: FineTuned, lines: Iterable[Line], layout: str, skip: int = 0
 ) -> Iterator[dict[str, Any]]:
     """Predictions for a stream of lines in the layout of a ``.txt`` or a ``.jsonl`` file."""
-    parse, kept = PARSERS[layout], islice(lines, skip, None)
-    return predict(model, (parse(where, line, model.task) for where, line in kept))
+    return predict(model, asked_by(islice(lines, skip, None), layout, model.task))
+
+
+def asked_in(path: Path, task: Task) -> Iterator[AnyExample]:
+    """What a file asks of a task, without labels; files as :func:`predict_file` reads them."""
+    suffix = suffix_of(path)
+    if suffix not in PARSERS:
+        return iter(task.read(path, labelled=False))
+    lines = ((f"{path} line {number}", line) for number, line in read_lines(path))
+    return asked_by(lines, suffix, task)
+
+
+def asked_by(lines: Iterable[Line], layout: str, task: Task) -> Iterator[AnyExample]:
+    """The same of lines in the layout of a ``.txt`` or a ``.jsonl`` file."""
+    parse = PARSERS[layout]
+    return (parse(where, line, task) for where, line in lines)
 
 
 def predict(model: FineTuned, examples: Iterable[AnyExample]) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,97 @@
+"""``bertwright compress``: a fine-tuned model to a small one that does the same."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bertwright.cli.finetune import uninterrupted, watching
+from bertwright.cli.output import AsJson, report
+from bertwright.cli.plugin import Plugin
+
+
+def compress(
+    model: Annotated[
+        Path | None,
+        typer.Argument(help="The folder of a fine-tuned model; without one, list the methods."),
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KEY=VALUE ...]",
+            help="Settings of fine-tuning for all stages: epochs, rate, batch, dropout, ...",
+        ),
+    ] = None,
+    method: Annotated[
+        str, typer.Option(help="By name, or a YAML file of one's own.")
+    ] = "output-distillation",
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="The folder to write.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="A folder with the training and the development file.")
+    ] = None,
+    train: Annotated[Path | None, typer.Option(help="The file to train on.")] = None,
+    dev: Annotated[
+        Path | None, typer.Option(help="The file to judge by; else a tenth of --train is held out.")
+    ] = None,
+    student: Annotated[
+        Path | None,
+        typer.Option(help="A pre-trained model that becomes small; else the fine-tuned one."),
+    ] = None,
+    layers: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many of its layers stay (half; of a --student all)."),
+    ] = None,
+    transfer: Annotated[
+        Path | None,
+        typer.Option(help="Texts without labels: .txt, .jsonl, or as the task is read."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Repetitions, for mean and interval.")] = 1,
+    alone: Annotated[
+        bool, typer.Option("--alone", help="Train the same student without a teacher as well.")
+    ] = False,
+    plugin: Plugin = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let a fine-tuned model teach a smaller one, or be replaced by it, and write the best."""
+    from bertwright.compression.method import Method, methods
+
+    if model is None:
+        report({name: Method.load(name).about for name in methods()}, as_json)
+        return
+    from bertwright.machine import tune_allocator
+
+    tune_allocator()
+    from bertwright.compression.compressing import compress as compressed
+    from bertwright.errors import UserError
+    from bertwright.files import require_free
+    from bertwright.interop.loading import load
+    from bertwright.recipes.loading import changed
+    from bertwright.tasks.data import TaskData
+    from bertwright.tasks.fine_tuned import FineTuned
+    from bertwright.tasks.prediction import asked_in
+
+    if output is None:
+        raise UserError("compress writes a folder: name it with -o")
+    require_free(output)
+    Method.load(method)
+    teacher = load(model)
+    if not isinstance(teacher, FineTuned):
+        raise UserError(f"{model} is not fine-tuned for a task: run bertwright finetune first")
+    settings: dict[str, Any] = changed({}, changes or [])
+    with uninterrupted():
+        found = compressed(
+            teacher,
+            method,
+            TaskData(teacher.task, data, train, dev),
+            student=None if student is None else load(student),
+            layers=layers,
+            transfer=None if transfer is None else list(asked_in(transfer, teacher.task)),
+            seeds=seeds,
+            alone=alone,
+            out=output,
+            watch=watching(seeds > 1),
+            settings=settings,
+        )
+    report(found.as_dict(), as_json)

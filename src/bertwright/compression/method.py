@@ -1,0 +1,89 @@
+"""How a model is made small: what the student is made of, and what it goes through."""
+
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from bertwright.axes import Settings, did_you_mean, explain
+from bertwright.compression.distillation import Distillation
+from bertwright.compression.replacement import Replacement
+from bertwright.compression.signals import Signal
+from bertwright.compression.students import Taken
+from bertwright.errors import UserError
+from bertwright.recipes.loading import read_yaml
+from bertwright.schedules import Constant, Value
+from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.finetuning_settings import FineTuning
+from bertwright.tasks.teaching import Teacher
+
+ROOM = "bertwright.compression.methods"
+
+
+class Stage(Settings):
+    """One training of the student.
+
+    Attributes:
+        texts: it learns from the examples of the task, or from others whose labels nobody knows.
+        signals: what is heard of the teacher, beside the ``labels``, which have a weight, too.
+        replacing: how likely blocks of the student run in the place of those of the teacher, None
+            where nothing is replaced.
+        settings: those of fine-tuning that are not as usual.
+    """
+
+    texts: Literal["task", "transfer"] = "task"
+    signals: tuple[Signal, ...] = ()
+    labels: Value = Constant(value=1.0)
+    replacing: Value | None = None
+    settings: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.replacing is not None and self.signals:
+            raise ValueError("replacing learns from labels alone: leave signals out")
+        FineTuning.of(self.settings)
+        return self
+
+    def taught_by(self, teacher: FineTuned) -> Teacher | None:
+        """What this teacher is to the student, None where it says nothing."""
+        if self.replacing is not None:
+            return Replacement(teacher, self.replacing)
+        return Distillation(teacher, self.signals, self.labels) if self.signals else None
+
+
+class Method(Settings):
+    """A way to make a model small, as it was published; ``taken`` are the layers of a model that a
+    student is made of."""
+
+    about: str
+    source: str
+    taken: Taken = "even"
+    stages: tuple[Stage, ...] = Field(min_length=1)
+
+    @property
+    def transfers(self) -> bool:
+        """Whether it learns from texts without labels."""
+        return any(stage.texts == "transfer" for stage in self.stages)
+
+    @staticmethod
+    def load(name: str) -> "Method":
+        """By name, or of a file of one's own.
+
+        Errors: UserError for a method that is not there, or cannot be.
+        """
+        path = Path(name)
+        if path.suffix not in (".yaml", ".yml"):
+            if name not in methods():
+                raise UserError(f"there is no method {name!r}{did_you_mean(name, methods())}")
+            path = Path(str(resources.files(ROOM).joinpath(f"{name}.yaml")))
+        try:
+            return Method.model_validate(read_yaml(path))
+        except ValidationError as error:
+            raise explain(error, f"method {name}") from error
+
+
+def methods() -> list[str]:
+    """The names of those that are known."""
+    files = resources.files(ROOM).iterdir()
+    return sorted(Path(file.name).stem for file in files if file.name.endswith(".yaml"))
