@@ -173,7 +173,7 @@ class Adapted(nn.Module):
         """What solves one of the tasks with these parameters, the whole table among them, on the
         CPU in float32."""
         model = TaskModel.empty(
-            self.recipe, self.vocabulary_size, self.plans[part], self.adaptation
+            self.recipe, self.vocabulary_size, self.plans[part], self.adaptation.left
         )
         known = {**parameters, **dict(self.named_buffers())}
         if self.changes is not None:

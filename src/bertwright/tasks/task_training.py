@@ -85,7 +85,11 @@ class Training:
         else:
             update = self.optimiser.build(parameters, compiled)
             unfreezing = Unfreezing(parameters, update, self._levels(turns))
-            beside = () if self.teaching is None else self.teaching.procedures
+            beside = [
+                procedure
+                for each in (self.net.changes, self.teaching)
+                for procedure in (() if each is None else each.procedures)
+            ]
             job = Job(
                 parameters=parameters,
                 update=update,
