@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from bertwright.compression.method import Method
+from bertwright.compression.structure import Removing
 from bertwright.compression.students import layers_taken, shortened
 from bertwright.compression.transfer import answered
+from bertwright.errors import UserError
 from bertwright.files import require_free
 from bertwright.model.text_model import TextModel
 from bertwright.recipes.loading import merged
@@ -134,9 +136,9 @@ def _begun(
     teacher: FineTuned, student: TextModel | None, layers: int | None, method: Method
 ) -> TextModel:
     """The student before its first stage."""
-    if student is not None and layers is None:
-        return student
     source = student or teacher
+    if layers is None and (student is not None or method.whole):
+        return source
     depth = len(source.model.encoder.blocks)
     return shortened(source, layers_taken(layers or max(depth // 2, 1), depth, method.taken))
 
@@ -158,6 +160,8 @@ class _Schooling:
         """All stages, one after the other; the last one's model."""
         student, result = self.student, None
         for stage in self.method.stages:
+            if stage.removing is not None:
+                student = self._left_of(student, stage.removing)
             result = finetune(
                 student,
                 self.task,
@@ -170,6 +174,14 @@ class _Schooling:
             student = result.model
         assert result is not None, "a method has a stage"
         return result
+
+    def _left_of(self, student: TextModel, removing: Removing) -> FineTuned:
+        if not isinstance(student, FineTuned):
+            raise UserError(
+                "removing asks what matters for the task: leave --student and --layers out, so "
+                "that the fine-tuned model itself becomes small"
+            )
+        return removing.left_of(student, self.texts["task"])
 
     def alone(self, seed: int) -> FineTuneResult:
         """The student with the labels alone, for as many epochs."""

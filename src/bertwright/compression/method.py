@@ -7,9 +7,11 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from bertwright.axes import Settings, did_you_mean, explain
+from bertwright.compression import pruning
 from bertwright.compression.distillation import Distillation
 from bertwright.compression.replacement import Replacement
 from bertwright.compression.signals import Signal
+from bertwright.compression.structure import Removing
 from bertwright.compression.students import Taken
 from bertwright.errors import UserError
 from bertwright.recipes.loading import read_yaml
@@ -20,11 +22,15 @@ from bertwright.tasks.teaching import Teacher
 
 ROOM = "bertwright.compression.methods"
 
+ADAPTATIONS = (pruning,)
+"""Rooms whose adaptations stages may name: they are known when these are imported."""
+
 
 class Stage(Settings):
     """One training of the student.
 
     Attributes:
+        removing: what goes before it, of a model that has learned the task.
         texts: it learns from the examples of the task, or from others whose labels nobody knows.
         signals: what is heard of the teacher, beside the ``labels``, which have a weight, too.
         replacing: how likely blocks of the student run in the place of those of the teacher, None
@@ -32,6 +38,7 @@ class Stage(Settings):
         settings: those of fine-tuning that are not as usual.
     """
 
+    removing: Removing | None = None
     texts: Literal["task", "transfer"] = "task"
     signals: tuple[Signal, ...] = ()
     labels: Value = Constant(value=1.0)
@@ -54,11 +61,12 @@ class Stage(Settings):
 
 class Method(Settings):
     """A way to make a model small, as it was published; ``taken`` are the layers of a model that a
-    student is made of."""
+    student is made of, and usually half of them: a ``whole`` one begins with all."""
 
     about: str
     source: str
     taken: Taken = "even"
+    whole: bool = False
     stages: tuple[Stage, ...] = Field(min_length=1)
 
     @property

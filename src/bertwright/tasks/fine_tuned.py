@@ -75,6 +75,15 @@ class FineTuned(TextModel):
         self.answering = task.answer.build(task.labels, temperature)
         self.maker = RowMaker.of(net.recipe, tokenizer, net.encoder.longest, length)
 
+    def knows(self, task: Task, head: Mapping[str, Tensor]) -> bool:
+        """Whether it has learned this task, with a head that has parameters of these shapes."""
+        own = {name: tensor.shape for name, tensor in self.net.head.state_dict().items()}
+        return (task.name, type(task.answer), task.labels) == (
+            self.task.name,
+            type(self.task.answer),
+            self.task.labels,
+        ) and own == {name: tensor.shape for name, tensor in head.items()}
+
     def settle(self, examples: Examples) -> Mapping[str, float]:
         """Answer from now on as held-out examples want it: with their temperature, their threshold.
         What was found; nothing where the answer has neither."""

@@ -15,7 +15,8 @@ from bertwright.optimisers.adam import AdamW
 from bertwright.optimisers.parameters import MasterParameters, levels_of
 from bertwright.schedules import Schedule
 from bertwright.tasks.bucketing import BatchPlan
-from bertwright.tasks.heads import begin
+from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.heads import Head, begin
 from bertwright.tasks.judging import Best, EpochReport, Judge
 from bertwright.tasks.kept_states import KeptStates
 from bertwright.tasks.language_model import NEXT_PIECES, next_pieces_loss
@@ -149,10 +150,19 @@ class Training:
         if self.net.changes is not None:
             self.net.changes.begin(seed)
         for number, part in enumerate(self.parts):
-            begin(self.net.head(number), self.source.model, seed)
-            part.answering.begin(self.net.head(number).out, self.source)
+            self._begin_head(self.net.head(number), part, seed)
         if self.teaching is not None:
             self.teaching.begin(seed)
+
+    def _begin_head(self, head: Head, part: Part, seed: int) -> None:
+        """One that knows nothing, or that of a model that has learned the same task already."""
+        known = self.source
+        if isinstance(known, FineTuned) and known.knows(part.task, head.state_dict()):
+            head.load_state_dict(known.net.head.state_dict())
+            part.answering.unfold_from(head.out)
+            return
+        begin(head, known.model, seed)
+        part.answering.begin(head.out, known)
 
     def _weights(self, place: Place) -> Mapping[str, float]:
         if self.teaching is not None:
