@@ -212,8 +212,15 @@ def test_a_fine_tuned_model_is_made_small(folder: Path, tuned: Path, tmp_path: P
     )  # fmt: skip
     assert found == json.loads((out / "compression.json").read_text())
     assert "pkd-last" in invoke("compress").stdout
+    begun = printed("compress", folder / "model", "--layers", 1, "-o", tmp_path / "begun")
+    assert begun["layers"] == [0]
+    assert (tmp_path / "begun" / "model.safetensors").is_file()
     wrong = tmp_path / "wrong"
     for words, sentence in [
+        (
+            ("compress", folder / "model", "--layers", 1, "--alone", "-o", wrong),
+            "leave --alone out",
+        ),
         (("compress", folder / "model", "-o", wrong), "is not fine-tuned for a task"),
         (("compress", tuned), "name it with -o"),
         (("compress", tuned, "-o", wrong), "nothing to learn from"),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bertwright.compression.compressing import compress
-from bertwright.compression.method import Method, methods
+from bertwright.compression.method import METHODS, Method, names_in
 from bertwright.errors import UserError
 from bertwright.interop.loading import load
 from bertwright.tasks.catalogue import table_task, tagging_task
@@ -34,7 +34,7 @@ def data_of(teacher: FineTuned, examples=None) -> TaskData:
     return TaskData(teacher.task, train=examples, dev=examples)
 
 
-@pytest.mark.parametrize("name", methods())
+@pytest.mark.parametrize("name", names_in(METHODS))
 def test_every_method_leaves_a_smaller_model(pretrained, tmp_path: Path, name: str) -> None:
     teacher = tuned(pretrained)
     settings = {**QUICK, "epochs": 1}

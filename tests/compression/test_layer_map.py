@@ -13,11 +13,12 @@ from bertwright.errors import UserError
     ("chosen", "sizes", "expected"),
     [
         # PKD's two maps for six and three layers of twelve (Sun et al. 2019).
-        (LayerMap(last=False), (6, 12), [(1, 2), (2, 4), (3, 6), (4, 8), (5, 10)]),
-        (LayerMap(last=False), (3, 12), [(1, 4), (2, 8)]),
-        (LayerMap(rule="last", last=False), (3, 12), [(1, 10), (2, 11)]),
+        (LayerMap(which="but-last"), (6, 12), [(1, 2), (2, 4), (3, 6), (4, 8), (5, 10)]),
+        (LayerMap(which="but-last"), (3, 12), [(1, 4), (2, 8)]),
+        (LayerMap(rule="last", which="but-last"), (3, 12), [(1, 10), (2, 11)]),
         # TinyBERT's for four of twelve (Jiao et al. 2020).
         (LayerMap(embeddings=True), (4, 12), [(0, 0), (1, 3), (2, 6), (3, 9), (4, 12)]),
+        (LayerMap(which="last"), (6, 12), [(6, 12)]),
         (LayerMap(rule="first"), (2, 4), [(1, 1), (2, 2)]),
         (LayerMap(pairs="1-4 2-8"), (2, 12), [(1, 4), (2, 8)]),
     ],
@@ -43,5 +44,5 @@ def test_what_is_no_map_is_said() -> None:
         LayerMap(pairs="1:2")
     with pytest.raises(UserError, match="no layers 3 and 4: the student has 2"):
         LayerMap(pairs="3-4").between(2, 4)
-    with pytest.raises(UserError, match="set last to true"):
-        LayerMap(last=False).between(1, 4)
+    with pytest.raises(UserError, match="set which to all"):
+        LayerMap(which="but-last").between(1, 4)

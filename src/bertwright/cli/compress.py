@@ -1,16 +1,25 @@
 """``bertwright compress``: a fine-tuned model to a small one that does the same."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bertwright.cli.finetune import uninterrupted, watching
 from bertwright.cli.output import AsJson, report
 from bertwright.cli.plugin import Plugin
+from bertwright.cli.stated import refuse
+
+if TYPE_CHECKING:
+    from bertwright.model.text_model import TextModel
+
+
+FOR_A_TASK = ("method", "data", "train", "dev", "student", "transfer", "seeds", "alone")
+"""Options that say something of fine-tuned models alone."""
 
 
 def compress(
+    context: typer.Context,
     model: Annotated[
         Path | None,
         typer.Argument(help="The folder of a fine-tuned model; without one, list the methods."),
@@ -23,8 +32,9 @@ def compress(
         ),
     ] = None,
     method: Annotated[
-        str, typer.Option(help="By name, or a YAML file of one's own.")
-    ] = "output-distillation",
+        str | None,
+        typer.Option(help="By name, or a YAML file of one's own (output-distillation)."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="The folder to write.")
     ] = None,
@@ -54,11 +64,14 @@ def compress(
     plugin: Plugin = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let a fine-tuned model teach a smaller one, or be replaced by it, and write the best."""
-    from bertwright.compression.method import Method, methods
+    """Let a fine-tuned model teach a smaller one, or be replaced by it, and write the best.
+
+    Of a pre-trained model some --layers are taken: a student for pretrain --teacher.
+    """
+    from bertwright.compression.method import METHODS, Method, names_in
 
     if model is None:
-        report({name: Method.load(name).about for name in methods()}, as_json)
+        report({name: Method.load(name).about for name in names_in(METHODS)}, as_json)
         return
     from bertwright.machine import tune_allocator
 
@@ -75,10 +88,19 @@ def compress(
     if output is None:
         raise UserError("compress writes a folder: name it with -o")
     require_free(output)
+    method = method or "output-distillation"
     Method.load(method)
     teacher = load(model)
     if not isinstance(teacher, FineTuned):
-        raise UserError(f"{model} is not fine-tuned for a task: run bertwright finetune first")
+        if layers is None:
+            raise UserError(
+                f"{model} is not fine-tuned for a task: run bertwright finetune first, or say how "
+                f"many --layers of it to take"
+            )
+        because = f"{model} is not fine-tuned: its layers alone can be taken"
+        refuse(context, because, *FOR_A_TASK)
+        report(_taken(teacher, layers, output), as_json)
+        return
     settings: dict[str, Any] = changed({}, changes or [])
     with uninterrupted():
         found = compressed(
@@ -95,3 +117,17 @@ def compress(
             settings=settings,
         )
     report(found.as_dict(), as_json)
+
+
+def _taken(model: "TextModel", layers: int, output: Path) -> dict[str, Any]:
+    """Write some layers of a pre-trained model, evenly from the first to the last."""
+    from bertwright.compression.students import layers_taken, shortened
+    from bertwright.files import atomic_folder
+
+    which = layers_taken(layers, len(model.model.encoder.blocks))
+    small = shortened(model, which)
+    with atomic_folder(output) as folder:
+        small.save(folder)
+    sizes = (sum(p.numel() for p in each.model.parameters()) for each in (model, small))
+    before, after = sizes
+    return {"model": str(output), "layers": which, "parameters": after, "smaller": before / after}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from bertwright.compression.signals import Comparison, Heard, Signal
+from bertwright.compression.signals import Comparison, Heard, Signal, Sizes, compared_by
 from bertwright.errors import UserError
 from bertwright.objectives.objective import Loss
 from bertwright.schedules import Schedule
@@ -17,7 +17,7 @@ from bertwright.tasks.parts import Part
 from bertwright.tasks.seen_pieces import SeenPieces
 from bertwright.tasks.task_batches import ANSWER, TaskBatch
 from bertwright.tasks.task_model import Adapted
-from bertwright.tasks.teaching import Lesson, Teaching
+from bertwright.tasks.teaching import Lesson, TaskTeaching
 from bertwright.training.clock import Place
 
 
@@ -31,7 +31,7 @@ class Distillation:
 
     def teaching(
         self, student: Adapted, parts: Sequence[Part], seen: SeenPieces | None
-    ) -> Teaching:
+    ) -> TaskTeaching:
         """The losses for a student.
 
         Errors: UserError where the teacher knows another task or other labels, where the two cut
@@ -40,21 +40,17 @@ class Distillation:
         if len(parts) > 1:
             raise UserError("a teacher knows one task: distil tasks one by one")
         (part,) = parts
-        compared: dict[str, Comparison] = {}
-        weights: dict[str, Schedule] = {}
-        for signal in self.signals:
-            kind = signal.own_kind()
-            alike = sum(name.partition(" ")[0] == kind for name in compared)
-            name = f"{kind} {alike + 1}" if alike else kind
-            compared[name] = signal.between(student.recipe.encoder, self.teacher.net.recipe.encoder)
-            weights[name] = signal.weight
+        compared = compared_by(
+            self.signals, student.recipe.encoder, self.teacher.net.recipe.encoder
+        )
+        weights = {name: signal.weight for name, signal in zip(compared, self.signals, strict=True)}
         taught = taught_outputs(self.teacher, part)
         sites = [site for each in compared.values() for site in each.other_sites]
         inside = _Inside.of(self.teacher, part, seen, sites) if sites else None
         return _Distilling(compared, {ANSWER: self.labels, **weights}, part, taught, inside)
 
 
-class _Distilling(Teaching):
+class _Distilling(TaskTeaching):
     """The losses of a teacher; ``taught`` is what it answers to every row, ``inside`` reads what
     else is heard of it."""
 
@@ -77,7 +73,9 @@ class _Distilling(Teaching):
             comparison.begin(seed)
 
     def counts(self, rows: Sequence[TaskRow], count: float) -> dict[str, float]:
-        return {name: each.count(rows, count) for name, each in self._compared.items()}
+        places = sum(len(row.pieces) for row in rows)
+        sizes = Sizes(float(len(rows)), float(places), count)
+        return {name: each.count(sizes) for name, each in self._compared.items()}
 
     def weights(self, place: Place) -> dict[str, float]:
         return {name: weight.at(place.progress) for name, weight in self._weights.items()}

@@ -10,6 +10,8 @@ from bertwright.errors import UserError
 
 Rule = Literal["uniform", "last", "first"]
 
+WHICH = {"all": slice(None), "but-last": slice(-1), "last": slice(-1, None)}
+
 _PAIR = re.compile(r"(\d+)-(\d+)")
 
 
@@ -18,14 +20,14 @@ class LayerMap(Settings):
     layer k what block k gives.
 
     ``uniform`` sets layer m of N beside mL/N of L, ``last`` the layers of the student beside the
-    last ones of the teacher, ``first`` beside the first; or ``pairs`` are named, ``1-4 2-8``. The
-    pair at the end can be left out (Sun et al. 2019), that of the embeddings be added (Jiao et al.
-    2020).
+    last ones of the teacher, ``first`` beside the first; or ``pairs`` are named, ``1-4 2-8``.
+    ``which`` of them count: all, all but the last (Sun et al. 2019), or the last alone (Sanh et al.
+    2019). That of the ``embeddings`` can be added (Jiao et al. 2020).
     """
 
     rule: Rule = "uniform"
     pairs: str | None = None
-    last: bool = True
+    which: Literal["all", "but-last", "last"] = "all"
     embeddings: bool = False
 
     @field_validator("pairs")
@@ -44,7 +46,7 @@ class LayerMap(Settings):
             found = [(int(a), int(b)) for a, b in _PAIR.findall(self.pairs)]
         else:
             found = [(m, self._partner(m, student, teacher)) for m in range(1, student + 1)]
-            found = found if self.last else found[:-1]
+            found = found[WHICH[self.which]]
             found = [(0, 0), *found] if self.embeddings else found
         for own, other in found:
             if own > student or not 0 <= other <= teacher:
@@ -53,7 +55,7 @@ class LayerMap(Settings):
                 )
         if not found:
             raise UserError(
-                f"no pair of layers is left of a student with {student}: set last to true"
+                f"no pair of layers is left of a student with {student}: set which to all"
             )
         return found
 

@@ -2,25 +2,28 @@
 
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
 from bertwright.axes import Settings, did_you_mean, explain
 from bertwright.compression import pruning
 from bertwright.compression.distillation import Distillation
+from bertwright.compression.pre_distillation import PreDistillation
 from bertwright.compression.replacement import Replacement
 from bertwright.compression.signals import Signal
 from bertwright.compression.structure import Removing
 from bertwright.compression.students import Taken
 from bertwright.errors import UserError
+from bertwright.model.text_model import TextModel
 from bertwright.recipes.loading import read_yaml
 from bertwright.schedules import Constant, Value
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning_settings import FineTuning
 from bertwright.tasks.teaching import Teacher
 
-ROOM = "bertwright.compression.methods"
+METHODS, LESSONS = "bertwright.compression.methods", "bertwright.compression.lessons"
+"""Where their files stand."""
 
 ADAPTATIONS = (pruning,)
 """Rooms whose adaptations stages may name: they are known when these are imported."""
@@ -80,18 +83,48 @@ class Method(Settings):
 
         Errors: UserError for a method that is not there, or cannot be.
         """
-        path = Path(name)
-        if path.suffix not in (".yaml", ".yml"):
-            if name not in methods():
-                raise UserError(f"there is no method {name!r}{did_you_mean(name, methods())}")
-            path = Path(str(resources.files(ROOM).joinpath(f"{name}.yaml")))
-        try:
-            return Method.model_validate(read_yaml(path))
-        except ValidationError as error:
-            raise explain(error, f"method {name}") from error
+        return read_named(name, METHODS, Method, "method")
 
 
-def methods() -> list[str]:
-    """The names of those that are known."""
-    files = resources.files(ROOM).iterdir()
+class Lessons(Settings):
+    """What a teacher says in pre-training; ``own`` multiplies the weights of what the recipe of the
+    student asks."""
+
+    about: str
+    source: str
+    signals: tuple[Signal, ...] = Field(min_length=1)
+    own: Value = Constant(value=1.0)
+
+    @staticmethod
+    def load(name: str) -> "Lessons":
+        """As :meth:`Method.load`."""
+        return read_named(name, LESSONS, Lessons, "lessons")
+
+    def of(self, teacher: TextModel) -> PreDistillation:
+        """By this teacher."""
+        return PreDistillation(teacher, self.signals, self.own)
+
+
+Named = TypeVar("Named", bound=Settings)
+
+
+def names_in(room: str) -> list[str]:
+    """The names of the files of a room."""
+    files = resources.files(room).iterdir()
     return sorted(Path(file.name).stem for file in files if file.name.endswith(".yaml"))
+
+
+def read_named(name: str, room: str, kind: type[Named], what: str) -> Named:
+    """What a file says, of a room by name, or of one's own by path; ``what`` it is.
+
+    Errors: UserError for what is not there, or cannot be.
+    """
+    path = Path(name)
+    if path.suffix not in (".yaml", ".yml"):
+        if name not in names_in(room):
+            raise UserError(f"there is no {what} {name!r}{did_you_mean(name, names_in(room))}")
+        path = Path(str(resources.files(room).joinpath(f"{name}.yaml")))
+    try:
+        return kind.model_validate(read_yaml(path))
+    except ValidationError as error:
+        raise explain(error, f"{what} {name}") from error

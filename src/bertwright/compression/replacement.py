@@ -23,7 +23,7 @@ from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.parts import Part
 from bertwright.tasks.seen_pieces import SeenPieces
 from bertwright.tasks.task_model import Adapted
-from bertwright.tasks.teaching import Teaching
+from bertwright.tasks.teaching import TaskTeaching
 from bertwright.training.clock import Place
 from bertwright.training.procedure import Procedure
 
@@ -50,7 +50,7 @@ class Replacement:
 
     def teaching(
         self, student: Adapted, parts: Sequence[Part], seen: SeenPieces | None
-    ) -> Teaching:
+    ) -> TaskTeaching:
         """The predecessor within a student, which :meth:`successor` has made."""
         ours, theirs = len(student.encoder.blocks), len(self.predecessor.net.encoder.blocks)
         plain = type(student.encoder.passage) is Passage and not student.encoder.looks_back
@@ -62,7 +62,7 @@ class Replacement:
         return _Replacing(self, student, parts[0])
 
 
-class _Replacing(Teaching):
+class _Replacing(TaskTeaching):
     """The predecessor within a student."""
 
     def __init__(self, replacement: Replacement, student: Adapted, part: Part) -> None:

@@ -18,7 +18,7 @@ from bertwright.tasks.seen_pieces import SeenPieces
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import Adapted, HeadPlan
 from bertwright.tasks.task_training import Training, Watch
-from bertwright.tasks.teaching import Teacher, Teaching
+from bertwright.tasks.teaching import TaskTeaching, Teacher
 
 
 def prepare_training(
@@ -105,7 +105,7 @@ def _taught(
     parts: Sequence[Part],
     seen: SeenPieces | None,
     chosen: FineTuning,
-) -> Teaching:
+) -> TaskTeaching:
     """What a teacher says to a network, which trains it beside."""
     if chosen.adaptation.keeps_states or chosen.perturbation or chosen.language_model:
         raise UserError(

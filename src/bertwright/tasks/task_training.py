@@ -25,13 +25,14 @@ from bertwright.tasks.perturbation import Perturbation, Run
 from bertwright.tasks.seen_pieces import TABLE, SeenPieces
 from bertwright.tasks.task_batches import ANSWER, Batches, TaskBatch, uncounted
 from bertwright.tasks.task_model import Adapted
-from bertwright.tasks.teaching import TEACHING, Lesson, Teaching
+from bertwright.tasks.teaching import Lesson, TaskTeaching
 from bertwright.training.clipping import Clipping
 from bertwright.training.clock import Clock, Place, every
 from bertwright.training.distributed import Processes
 from bertwright.training.loop import Job, train
 from bertwright.training.procedure import Procedure
 from bertwright.training.reporting import Reporter, Reporters
+from bertwright.training.teaching import TEACHING
 from bertwright.training.unfreezing import Unfreezing
 
 Watch = Callable[[int, Clock], Reporter]
@@ -64,7 +65,7 @@ class Training:
     precision: Precision
     perturbation: Perturbation | None
     language_model: float
-    teaching: Teaching | None
+    teaching: TaskTeaching | None
     folder: Path
     seen: SeenPieces | None
     watch: Watch
@@ -234,7 +235,7 @@ class _Losses:
         return {ANSWER: answered(own)[1], NEXT_PIECES: next_pieces}
 
     def _taught(
-        self, teaching: Teaching, batch: TaskBatch, place: Place, run: Run
+        self, teaching: TaskTeaching, batch: TaskBatch, place: Place, run: Run
     ) -> dict[str, Loss]:
         """The loss of the labels, and those of the teacher."""
         encoder = self.training.net.encoder

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from bertwright.objectives.objective import Loss
 from bertwright.tasks.encoding import TaskRow
@@ -12,11 +12,7 @@ from bertwright.tasks.parts import Part
 from bertwright.tasks.seen_pieces import SeenPieces
 from bertwright.tasks.task_batches import TaskBatch
 from bertwright.tasks.task_model import Adapted
-from bertwright.training.clock import Place
-from bertwright.training.procedure import Procedure
-
-TEACHING = "teaching."
-"""What stands before the names of the parameters that a teacher trains beside a student's."""
+from bertwright.training.teaching import Teaching
 
 
 @dataclass(frozen=True)
@@ -35,20 +31,8 @@ class Lesson:
     progress: float
 
 
-class Teaching(nn.Module):
-    """The losses of a teacher. Its parameters are trained with the student, and are no part of what
-    is saved of it.
-
-    Attributes:
-        sites: the values of the student's encoder that it listens to.
-        procedures: what it does within a step.
-    """
-
-    sites: Sequence[str] = ()
-    procedures: Sequence[Procedure] = ()
-
-    def begin(self, seed: int) -> None:
-        """Draw what it trains anew, behind everything else that begins; freeze what stays."""
+class TaskTeaching(Teaching):
+    """The losses of a teacher in fine-tuning."""
 
     def counts(self, rows: Sequence[TaskRow], count: float) -> dict[str, float]:
         """What the losses of a step are divided by, by their names; ``count`` is that of the
@@ -59,17 +43,13 @@ class Teaching(nn.Module):
         """Of a micro-batch, by name."""
         return {}
 
-    def weights(self, place: Place) -> dict[str, float]:
-        """Of the losses in the total, that of the labels among them."""
-        return {}
-
 
 class Teacher(Protocol):
     """Who teaches, before it is known whom."""
 
     def teaching(
         self, student: Adapted, parts: Sequence[Part], seen: SeenPieces | None
-    ) -> Teaching:
+    ) -> TaskTeaching:
         """The losses for a student of these parts, whose pieces are numbered by those that are
         ``seen``; UserError where it cannot teach it."""
         ...

@@ -3,7 +3,7 @@
 from bertwright.compression.signals.attention import AttentionMaps
 from bertwright.compression.signals.outputs import Outputs
 from bertwright.compression.signals.relations import Relations
-from bertwright.compression.signals.signal import Comparison, Heard, Signal
+from bertwright.compression.signals.signal import Comparison, Heard, Signal, Sizes, compared_by
 from bertwright.compression.signals.states import States
 
 __all__ = [
@@ -13,5 +13,7 @@ __all__ = [
     "Outputs",
     "Relations",
     "Signal",
+    "Sizes",
     "States",
+    "compared_by",
 ]

@@ -1,14 +1,12 @@
 """Where a teacher looks: its scores, or its weights."""
 
-from collections.abc import Sequence
 from typing import Literal
 
 from torch import Tensor
 
 from bertwright.compression.signals.by_layer import LayerSignal, OfLayers
-from bertwright.compression.signals.signal import Comparison, Heard
+from bertwright.compression.signals.signal import Comparison, Heard, Sizes
 from bertwright.encoder.choice import EncoderChoice
-from bertwright.tasks.encoding import TaskRow
 
 
 class AttentionMaps(LayerSignal):
@@ -39,8 +37,8 @@ class OfAttention(OfLayers):
         self.sites = [f"blocks.{n - 1}.attention.{name}" for n in own for name in names]
         self.other_sites = [f"blocks.{n - 1}.attention.{name}" for n in others for name in names]
 
-    def count(self, rows: Sequence[TaskRow], num_targets: float) -> float:
-        return float(len(rows))
+    def count(self, sizes: Sizes) -> float:
+        return sizes.rows
 
     def forward(self, heard: Heard) -> Tensor:
         total = heard.outputs.new_zeros(())

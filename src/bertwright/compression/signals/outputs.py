@@ -1,15 +1,13 @@
 """What a teacher answers: its whole distribution, not the best label alone (Hinton et al. 2015)."""
 
-from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from bertwright.compression.signals.signal import Comparison, Heard, Signal
+from bertwright.compression.signals.signal import Comparison, Heard, Signal, Sizes
 from bertwright.encoder.choice import EncoderChoice
-from bertwright.tasks.encoding import TaskRow
 
 
 class Outputs(Signal):
@@ -33,12 +31,14 @@ class Outputs(Signal):
 class OfOutputs(Comparison):
     """Of :class:`Outputs`."""
 
+    hears_outputs: ClassVar[bool] = True
+
     def __init__(self, choice: Outputs) -> None:
         super().__init__()
         self.choice = choice
 
-    def count(self, rows: Sequence[TaskRow], num_targets: float) -> float:
-        return num_targets
+    def count(self, sizes: Sizes) -> float:
+        return sizes.asked
 
     def forward(self, heard: Heard) -> Tensor:
         if self.choice.distance == "squared" or heard.outputs.shape[-1] == 1:

@@ -1,17 +1,15 @@
 """How places of a teacher's layer relate: queries to queries, keys to keys, values to values (Wang
 et al. 2020, 2021: MiniLM), which asks for no like width and no like number of heads."""
 
-from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from bertwright.compression.signals.signal import Comparison, Heard, Signal
+from bertwright.compression.signals.signal import Comparison, Heard, Signal, Sizes
 from bertwright.encoder.choice import EncoderChoice
 from bertwright.errors import UserError
-from bertwright.tasks.encoding import TaskRow
 
 PARTS = ("query", "key", "value")
 
@@ -53,8 +51,8 @@ class OfRelations(Comparison):
         self.sites = [f"blocks.{own}.attention.{part}" for part in PARTS]
         self.other_sites = [f"blocks.{other}.attention.{part}" for part in PARTS]
 
-    def count(self, rows: Sequence[TaskRow], num_targets: float) -> float:
-        return float(len(rows))
+    def count(self, sizes: Sizes) -> float:
+        return sizes.rows
 
     def forward(self, heard: Heard) -> Tensor:
         total = heard.outputs.new_zeros(())

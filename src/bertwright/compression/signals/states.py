@@ -1,6 +1,5 @@
 """What a teacher has in its layers: states, through a map where the student is narrower."""
 
-from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -8,11 +7,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bertwright.compression.signals.by_layer import LayerSignal, OfLayers, Order, state_name
-from bertwright.compression.signals.signal import Comparison, Heard
+from bertwright.compression.signals.signal import Comparison, Heard, Sizes
 from bertwright.encoder.choice import EncoderChoice
 from bertwright.errors import UserError
 from bertwright.randomness import key
-from bertwright.tasks.encoding import TaskRow
 
 
 class States(LayerSignal):
@@ -68,10 +66,8 @@ class OfStates(OfLayers):
             own.weight.data.copy_(drawn * own.in_features**-0.5)
             own.bias.data.zero_()
 
-    def count(self, rows: Sequence[TaskRow], num_targets: float) -> float:
-        if self.choice.places == "first":
-            return float(len(rows))
-        return float(sum(len(row.pieces) for row in rows))
+    def count(self, sizes: Sizes) -> float:
+        return sizes.rows if self.choice.places == "first" else sizes.places
 
     def forward(self, heard: Heard) -> Tensor:
         total = heard.outputs.new_zeros(())
