@@ -22,6 +22,7 @@ from bertwright.cli import (
     get,
     import_,
     minimal_pairs,
+    pareto,
     predict,
     prepare,
     pretrain,
@@ -77,6 +78,7 @@ app.command("export")(export.export)
 app.command("fill-mask")(fill_mask.fill_mask)
 app.command("finetune")(finetune.finetune)
 app.command("compress")(compress.compress)
+app.command("pareto")(pareto.pareto)
 app.command("generate")(generate.generate)
 app.command("get")(get.get)
 app.command("import")(import_.import_)
