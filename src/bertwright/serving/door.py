@@ -9,6 +9,7 @@ import logging
 import secrets
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -24,6 +25,11 @@ OPEN = frozenset({"/", "/health", "/docs", "/openapi.json"})
 
 WATCHING = frozenset({"/health", "/metrics"})
 """What is answered however many requests there are: it is asked whether the server is well."""
+
+
+DISCARDED = 16
+"""How many times as much as is taken of a body is read and forgotten, before its connection is
+closed on who sends it."""
 
 
 class Gate:
@@ -66,47 +72,111 @@ class Door:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, told = time.perf_counter(), _Told(send)
+        began = time.perf_counter()
+        body = Body(scope, receive, self._settings)
+        told = Told(send, self._settings.timeout_seconds)
         try:
-            await self._let_in(scope, receive, told)
+            await self._let_in(scope, body, told)
         except HTTPException as refusal:
-            await told.instead(scope, receive, refusal)
+            await body.discard()
+            await told.instead(scope, refusal)
+        except ConnectionError:
+            LOG.info("a client did not read its answer")
         except Exception:
             number = secrets.token_hex(8)
             LOG.exception("internal error %s", number)
-            await told.instead(scope, receive, HTTPException(500, f"internal error {number}"))
+            await told.instead(scope, HTTPException(500, f"internal error {number}"))
         finally:
             seconds = time.perf_counter() - began
             self._metrics.answered(_endpoint(scope), told.status, seconds)
 
-    async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _let_in(self, scope: Scope, body: "Body", told: "Told") -> None:
         self._gate.enter(scope["path"])
         try:
-            headers: dict[bytes, bytes] = dict(scope["headers"])
             if scope["path"] not in OPEN:
-                require_key(headers, self._settings.api_keys)
-            await self._app(scope, bounded(headers, receive, self._settings), send)
+                require_key(body.headers, self._settings.api_keys)
+            body.require_small()
+            await self._app(scope, body.receive, told)
         finally:
             self._gate.leave()
 
 
-class _Told:
+class Body:
+    """What a client sends, within limits of size and of time; nothing is kept that is too much."""
+
+    def __init__(self, scope: Scope, receive: Receive, settings: Settings) -> None:
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self._receive = receive
+        self._most = settings.body_bytes
+        self._seconds = settings.timeout_seconds
+        self._until = asyncio.get_running_loop().time() + self._seconds
+        self._num_bytes = 0
+        self._whole = False
+
+    def require_small(self) -> None:
+        """Errors: Refusal for a body that says of itself that it is too large."""
+        stated = self.headers.get(b"content-length", b"")
+        if stated.isdigit() and int(stated) > self._most:
+            raise self._too_large()
+
+    async def receive(self) -> Message:
+        """The next part. Errors: Refusal where there is too much, or too slowly."""
+        if self._whole:
+            return await self._receive()
+        try:
+            message = await self._next()
+        except TimeoutError:
+            raise Refusal(408, f"the body did not arrive within {self._seconds:g} s") from None
+        if self._num_bytes > self._most:
+            await self.discard()
+            raise self._too_large()
+        return message
+
+    async def discard(self) -> None:
+        """Let the rest of the body pass by, as far as that is bearable: a client that is still
+        sending when its connection is closed hears no answer."""
+        with suppress(TimeoutError):
+            while not self._whole and self._num_bytes < DISCARDED * self._most:
+                await self._next()
+
+    async def _next(self) -> Message:
+        async with asyncio.timeout_at(self._until):
+            message = await self._receive()
+        self._num_bytes += len(message.get("body", b""))
+        self._whole = not message.get("more_body", False)
+        return message
+
+    def _too_large(self) -> Refusal:
+        return Refusal(413, f"the body has more than {self._most} bytes: send less at once")
+
+
+class Told:
     """Sends on, and remembers the status."""
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, send: Send, seconds: float) -> None:
+        self._send, self._seconds = send, seconds
         self._begun = False
         self.status = 500
 
     async def __call__(self, message: Message) -> None:
+        """Errors: ConnectionError where the client does not read what it is told."""
         if message["type"] == "http.response.start":
             self._begun, self.status = True, message["status"]
-        await self._send(message)
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._send(message)
+        except TimeoutError:
+            raise ConnectionAbortedError from None
 
-    async def instead(self, scope: Scope, receive: Receive, refusal: HTTPException) -> None:
+    async def instead(self, scope: Scope, refusal: HTTPException) -> None:
         """Refuse, unless an answer has begun: that is cut off."""
         if not self._begun:
-            await refused(scope["path"], refusal)(scope, receive, self)
+            await refused(scope["path"], refusal)(scope, _nothing, self)
+
+
+async def _nothing() -> Message:
+    """What a refusal reads of a request."""
+    return {"type": "http.disconnect"}
 
 
 def require_key(headers: Mapping[bytes, bytes], keys: Iterable[str]) -> None:
@@ -116,37 +186,6 @@ def require_key(headers: Mapping[bytes, bytes], keys: Iterable[str]) -> None:
     matches = [secrets.compare_digest(shown.strip(), key.encode()) for key in keys]
     if matches and not (any(matches) and kind.lower() == b"bearer"):
         raise Refusal(401, "a key is needed: send it as Authorization: Bearer KEY")
-
-
-def bounded(headers: Mapping[bytes, bytes], receive: Receive, settings: Settings) -> Receive:
-    """What receives a body up to its limits of size and time, and keeps none of what is too much.
-
-    Errors: Refusal, at once for a body that says it is too large.
-    """
-    most, seconds = settings.body_bytes, settings.timeout_seconds
-    too_large = Refusal(413, f"the body has more than {most} bytes: send less at once")
-    stated = headers.get(b"content-length", b"")
-    if stated.isdigit() and int(stated) > most:
-        raise too_large
-    until = asyncio.get_running_loop().time() + seconds
-    num_bytes, whole = 0, False
-
-    async def take() -> Message:
-        nonlocal num_bytes, whole
-        if whole:
-            return await receive()
-        try:
-            async with asyncio.timeout_at(until):
-                message = await receive()
-        except TimeoutError:
-            raise Refusal(408, f"the body did not arrive within {seconds:g} s") from None
-        num_bytes += len(message.get("body", b""))
-        if num_bytes > most:
-            raise too_large
-        whole = not message.get("more_body", False)
-        return message
-
-    return take
 
 
 def _endpoint(scope: Scope) -> str:

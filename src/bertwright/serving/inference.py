@@ -94,6 +94,7 @@ class Rank(BaseModel):
     text: str | None = None
 
 
+@router.post("/", response_model=list[list[float]], include_in_schema=False)
 @router.post("/embed", response_model=list[list[float]])
 async def embed(asked: EmbedRequest, request: Request) -> Response:
     """A vector for every text."""

@@ -25,17 +25,13 @@ def listen(host: str, port: int) -> socket.socket:
     Errors: UserError for an address that is none, or is taken.
     """
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listening = socket.socket(family, kind, protocol)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(BACKLOG)
-    except (OSError, OverflowError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise UserError(f"nobody can listen at {host}:{port}: {reason}: choose another") from error
-    return listening
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise UserError(
+            f"nobody can listen at {host}:{port} ({error.strerror}): choose another"
+        ) from error
 
 
 def address_of(listening: socket.socket) -> str:
