@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -21,6 +22,10 @@ from bertwright.cli.application import app
 from bertwright.errors import UserError
 from bertwright.model.text_model import TextModel
 from small_tasks import TEXTS
+
+ROOT = Path(__file__).parents[2]
+
+SEVERAL_LINES = re.MULTILINE | re.DOTALL
 
 KEY = "a-key-that-is-long-enough"
 
@@ -99,13 +104,28 @@ def test_the_client_of_openai(server: Started, encoder: TextModel) -> None:
         stranger.embeddings.create(model="encoder", input="a")
 
 
-def test_the_client_of_text_embeddings_inference(server: Started, encoder: TextModel) -> None:
-    from huggingface_hub import InferenceClient
+def test_the_client_of_text_embeddings_inference(
+    server: Started, encoder: TextModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from huggingface_hub import InferenceClient, constants
 
+    # Other tests see to it that nothing is downloaded.
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     expected = encoder.embed(TEXTS[0], normalise=True)
     for url in (server.address, f"{server.address}/embed"):
         found = InferenceClient(model=url, token=KEY).feature_extraction(TEXTS[0])
         np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_the_document_is_true(server: Started) -> None:
+    written = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```py\n(.*?)^```", written, SEVERAL_LINES)
+    there = code.replace("http://127.0.0.1:8000", server.address)
+    exec(compile(there.replace("none is asked for", KEY), "serving.md", "exec"), {})
+    asked = re.findall(r"^curl http://127.0.0.1:8000(\S+) .*?-d '(.*?)'$", written, SEVERAL_LINES)
+    assert len(asked) == 2
+    for path, body in asked:
+        assert server.ask(path, json.loads(body))[0] == 200
 
 
 def test_ten_megabytes_are_refused_and_the_client_hears_it(server: Started) -> None:

@@ -24,11 +24,19 @@ def listen(host: str, port: int) -> socket.socket:
 
     Errors: UserError for an address that is none, or is taken.
     """
+    listening: socket.socket | None = None
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = found[0]
-        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+        family, kind, protocol, _, address = found[0]
+        # Only where the protocol is stated does asyncio send small packets at once.
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(BACKLOG)
+        return listening
     except OSError as error:
+        if listening is not None:
+            listening.close()
         raise UserError(
             f"nobody can listen at {host}:{port} ({error.strerror}): choose another"
         ) from error
