@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from textwrap import shorten
-from typing import Any, cast
+from typing import Any
 
 from fastapi.responses import JSONResponse
-from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from bertwright.axes import explain
+from bertwright.axes import sentence_of
 
 LONGEST = 300
 """Characters of a sentence: it may quote what was asked."""
@@ -74,12 +73,4 @@ def misread(errors: Sequence[Any]) -> Refusal:
     place = first["loc"][1:]
     if not place and first["type"] != "value_error":
         return Refusal(422, "the body must be a JSON object, with Content-Type: application/json")
-    found = _Found([{**first, "loc": place}])
-    return Refusal(422, str(explain(cast(ValidationError, found), "")))
-
-
-class _Found:
-    """Errors as a ValidationError holds them."""
-
-    def __init__(self, errors: Sequence[Any]) -> None:
-        self.errors = lambda: errors
+    return Refusal(422, sentence_of({**first, "loc": place}, ""))

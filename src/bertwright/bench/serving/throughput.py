@@ -48,7 +48,7 @@ def compare(
     tune_allocator()
     model = load(folder)
     model.embed(texts[:WARM_UP])
-    with ServerProcess(folder, "--precision", model.precision) as server:
+    with ServerProcess(folder) as server:
         return [
             _compare(
                 server, model.embed, folder.resolve().name, texts, num_clients, size, rounds, say
