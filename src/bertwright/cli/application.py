@@ -30,6 +30,7 @@ from bertwright.cli import (
     quickstart,
     recipes,
     sample,
+    serve,
     study,
     tokenizer,
     trace,
@@ -89,6 +90,7 @@ app.command("pretrain")(pretrain.pretrain)
 app.command("prompt")(prompt.prompt)
 app.command("quickstart")(quickstart.quickstart)
 app.command("sample")(sample.sample)
+app.command("serve")(serve.serve)
 app.command("trace")(trace.trace)
 app.command("view")(view.view)
 

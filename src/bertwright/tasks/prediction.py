@@ -97,7 +97,7 @@ def _from_text(where: str, line: str, task: Task) -> AnyExample:
         return TaggedWords(tuple(line.split()), where=where)
     if Options in shapes:
         raise UserError(f"{where}: options come as JSON lines: text, question, options")
-    if Question not in shapes and not _asks_pairs(task):
+    if Question not in shapes and not asks_pairs(task):
         return Example(line.strip(), where=where)
     first, tab, second = line.partition("\t")
     if not tab:
@@ -122,11 +122,12 @@ def _from_json(where: str, line: str, task: Task) -> AnyExample:
         return Options(_value(where, row, "text", str), ways, question, where=where)
     if isinstance(task.reader, TableReader):
         return task.reader.example(where, row)
-    pair = _value(where, row, "pair", str).strip() if _asks_pairs(task) or "pair" in row else None
+    pair = _value(where, row, "pair", str).strip() if asks_pairs(task) or "pair" in row else None
     return Example(_value(where, row, "text", str).strip(), pair, where=where)
 
 
-def _asks_pairs(task: Task) -> bool:
+def asks_pairs(task: Task) -> bool:
+    """Whether an example of a task is two texts."""
     reader = task.reader
     by_table = isinstance(reader, TableReader) and reader.columns.second is not None
     return by_table or task.answer.own_kind() in ("closeness", "relevance")
