@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 
+from bertwright.encoder.depth import Stack
+from bertwright.encoder.residual import Plain
 from bertwright.interop.onnx.graph import inputs_of, outputs_of
 from bertwright.interop.onnx.parity import parity
 from bertwright.interop.onnx.session import Session
 from bertwright.interop.onnx.tracing import write_graph
 from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel
+from bertwright.recipes import Recipe
 from bertwright.text.tokenizers import Tokenizer, WordPieceChoice
 from bertwright.text.vocabularies import train_tokenizer
 from recipes_at_toy_size import SYSTEMS, VOCABULARY, shaken, toy
@@ -44,6 +47,20 @@ def with_every_choice() -> list[str]:
     return found
 
 
+def small(system: str) -> Recipe:
+    """A system as a toy; of one block, where two are alike: what is written takes half as long."""
+    recipe = toy(system)
+    encoder, rule = recipe.encoder, recipe.encoder.visibility
+    alike = (
+        encoder.depth == Stack(layers=2)
+        and encoder.residual == Plain()
+        and encoder.local is None
+        and not encoder.mixer.recurrent
+        and rule.at_block(0) == rule.at_block(1)
+    )
+    return toy(system, "encoder.depth.layers=1") if alike else recipe
+
+
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
     return train_tokenizer([ENGLISH], WordPieceChoice(size=100))
@@ -53,7 +70,7 @@ def tokenizer() -> Tokenizer:
 def test_onnxruntime_gives_what_the_model_gives(
     system: str, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
-    recipe, graph = toy(system), tmp_path / "model.onnx"
+    recipe, graph = small(system), tmp_path / "model.onnx"
     model = TextModel(shaken(Model.build(recipe, VOCABULARY), 0.05), tokenizer, "float32")
     inputs, outputs = inputs_of(recipe), outputs_of(model)
     write_graph(model, outputs, {}, graph)
