@@ -16,11 +16,16 @@ from bertwright.errors import MissingExtra, UserError
 from bertwright.interop.onnx import export_onnx, parity, quantising, timing, tracing
 from bertwright.interop.onnx.about import ABOUT, GRAPH, INT8, About
 from bertwright.interop.onnx.reading import OnnxModel, load_onnx
+from bertwright.interop.sentence_transformers import export_sentence_transformers
 from bertwright.model import Model
 from bertwright.model.text_model import TextModel
+from bertwright.tasks.catalogue import table_task
+from bertwright.tasks.formats.tables import Columns
 from bertwright.text.tokenizers import WordPieceChoice
 from recipes_at_toy_size import shaken, toy
-from small_tasks import ENGLISH, TEXTS
+from small_tasks import ENGLISH, TEXTS, classes
+
+OWN = table_task("own", Columns())
 
 SOME = ["The red bird", "", TEXTS[0], " ".join(TEXTS), "The old tree is new"]
 """Of several lengths, one of them longer than any row."""
@@ -113,7 +118,10 @@ print(*sorted({{"torch._dynamo", "onnx", "onnxscript"}} & set(sys.modules)))
         lambda model, folder: model.record("*"),
         lambda model, folder: model.replace("*", abs),
         lambda model, folder: model.embed("The red bird", layers="1"),
-        lambda model, folder: model.model.encoder(None),
+        lambda model, folder: model.model(None),
+        lambda model, folder: bw.finetune(model, OWN, train=classes(), out=folder),
+        lambda model, folder: export_onnx(model, folder),
+        lambda model, folder: export_sentence_transformers(model, folder),
     ],
 )
 def test_what_needs_weights_is_refused(exported: Path, tmp_path: Path, ask) -> None:

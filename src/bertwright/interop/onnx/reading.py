@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from bertwright.axes import Precision
+from bertwright.encoder.encoder import Encoder
 from bertwright.errors import UserError
 from bertwright.interop.onnx.about import GRAPH, INT8, About
 from bertwright.interop.onnx.graph import ANSWERS, LANGUAGES, PIECES, REAL, SEGMENTS, STATES
@@ -128,18 +129,35 @@ def load_onnx(
 
 
 def _emptied(net: AnyNet, about: About) -> AnyNet:
-    """A model without its parameters, which says so when it is to compute."""
-
-    def refuse(module: nn.Module, given: Any) -> None:
-        raise _without_weights("this", about.name)
-
+    """A model of which only the shape is left."""
+    elsewhere = Elsewhere(about.name, net.encoder.longest, len(net.encoder.blocks))
+    net.encoder = cast(Encoder, elsewhere)
     for module in net.modules():
         for name, _ in list(module.named_parameters(recurse=False)):
             module.register_parameter(name, None)
-        for name, _ in list(module.named_buffers(recurse=False)):
-            module.register_buffer(name, None)
-    net.encoder.register_forward_pre_hook(refuse)
     return net
+
+
+class Elsewhere(nn.Module):
+    """In the place of an encoder whose weights are in a graph: its longest row and its number of
+    blocks. Whoever asks for more is told where that is."""
+
+    def __init__(self, name: str, longest: int | None, num_blocks: int) -> None:
+        super().__init__()
+        self.name, self.longest = name, longest
+        self.blocks = nn.ModuleList(nn.Identity() for _ in range(num_blocks))
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name.startswith("__"):  # which Python asks of everything
+                raise
+            raise _without_weights("this", self.name) from None
+
+    def forward(self, *given: Any, **named: Any) -> NoReturn:
+        """Errors: UserError, always."""
+        raise _without_weights("this", self.name)
 
 
 def _without_weights(verb: str, name: str) -> UserError:
