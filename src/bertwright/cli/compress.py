@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bertwright.cli.finetune import uninterrupted, watching
-from bertwright.cli.output import AsJson, report
+from bertwright.cli.output import AsJson, report, say
 from bertwright.cli.plugin import Plugin
 from bertwright.cli.stated import refuse
 
@@ -57,6 +57,13 @@ def compress(
         Path | None,
         typer.Option(help="Texts without labels: .txt, .jsonl, or as the task is read."),
     ] = None,
+    goal: Annotated[
+        str | None,
+        typer.Option(
+            help="The largest that keeps to it, as weights or in 8 bits: "
+            "size<=25MB, latency<=5ms@1x64 (rows x pieces), loss<=1.0 (points), or some of these."
+        ),
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions, for mean and interval.")] = 1,
     alone: Annotated[
         bool, typer.Option("--alone", help="Train the same student without a teacher as well.")
@@ -81,6 +88,8 @@ def compress(
     from bertwright.files import require_free
     from bertwright.interop.loading import load
     from bertwright.recipes.loading import changed
+    from bertwright.shipping.goal import Goal
+    from bertwright.shipping.shipping import Shipment
     from bertwright.tasks.data import TaskData
     from bertwright.tasks.fine_tuned import FineTuned
     from bertwright.tasks.prediction import asked_in
@@ -90,6 +99,7 @@ def compress(
     require_free(output)
     method = method or "output-distillation"
     Method.load(method)
+    wanted = None if goal is None else Goal.of(goal)
     teacher = load(model)
     if not isinstance(teacher, FineTuned):
         if layers is None:
@@ -102,11 +112,18 @@ def compress(
         report(_taken(teacher, layers, output), as_json)
         return
     settings: dict[str, Any] = changed({}, changes or [])
+    given = TaskData(teacher.task, data, train, dev)
+    if wanted is not None:
+        refuse(context, "--goal plans by itself", "layers", "student", "transfer", "seeds", "alone")
+        with uninterrupted():
+            shipment = Shipment(teacher, wanted, given, method, say, settings)
+            report(shipment.ship(output), as_json)
+        return
     with uninterrupted():
         found = compressed(
             teacher,
             method,
-            TaskData(teacher.task, data, train, dev),
+            given,
             student=None if student is None else load(student),
             layers=layers,
             transfer=None if transfer is None else list(asked_in(transfer, teacher.task)),
