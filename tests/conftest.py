@@ -51,7 +51,8 @@ def shared_data() -> Path:
     return SHARED_DATA
 
 
-@pytest.fixture(scope="session")
+# No longer than a module: as long as it is there, asyncio has a loop in this thread, and no other.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Chromium, without a window."""
     from playwright.sync_api import sync_playwright

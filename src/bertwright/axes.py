@@ -8,7 +8,7 @@ only to be imported.
 
 import difflib
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Self, get_args
 
 from pydantic import (
@@ -146,12 +146,16 @@ _SENTENCES = {
 
 def explain(error: ValidationError, what: str) -> UserError:
     """One sentence for the first thing that is wrong with a recipe or another settings file."""
-    first = error.errors()[0]
-    path = ".".join(str(part) for part in first["loc"] if part not in _NAMES_OF_TYPES)
-    message = first["msg"].removeprefix("Value error, ")
-    if (sentence := _SENTENCES.get(first["type"])) is not None:
-        message = f"{sentence.format(**first.get('ctx', {}))}, not {first['input']!r}"
-    return UserError(": ".join(part for part in (what, path, message) if part))
+    return UserError(sentence_of(error.errors()[0], what))
+
+
+def sentence_of(error: Mapping[str, Any], what: str) -> str:
+    """One sentence for an error as pydantic tells it, in something that is called ``what``."""
+    path = ".".join(str(part) for part in error["loc"] if part not in _NAMES_OF_TYPES)
+    message = error["msg"].removeprefix("Value error, ")
+    if (sentence := _SENTENCES.get(error["type"])) is not None:
+        message = f"{sentence.format(**error.get('ctx', {}))}, not {error['input']!r}"
+    return ": ".join(part for part in (what, path, message) if part)
 
 
 Precision = Literal["float32", "bf16"]

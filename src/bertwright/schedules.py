@@ -108,6 +108,18 @@ class Root(Schedule):
         return self.start + (self.end - self.start) * math.sqrt(progress)
 
 
+class Cubic(Schedule):
+    """From one value to another, fast at first and ever slower, with the third power of what is
+    left: how many weights are pruned (Zhu and Gupta 2017)."""
+
+    kind: Literal["cubic"] = "cubic"
+    start: float = Field(alias="from", default=1.0)
+    end: float = Field(alias="to", default=0.0)
+
+    def at(self, progress: float) -> float:
+        return self.end + (self.start - self.end) * (1.0 - progress) ** 3
+
+
 class InverseRoot(Schedule):
     """A straight rise from 0 to 1 over the first share of the time, then sqrt(share / progress):
     the schedule of the Transformer, scaled to 1 (Vaswani et al. 2017, section 5.3).

@@ -202,3 +202,31 @@ def test_a_mistake_is_named(
             *words,
         )  # fmt: skip
     assert not (tmp_path / "x").exists()
+
+
+def test_a_fine_tuned_model_is_made_small(folder: Path, tuned: Path, tmp_path: Path) -> None:
+    out = tmp_path / "small"
+    found = printed(
+        "compress", tuned, "epochs=1", "--train", folder / "train.tsv", "--method", "pkd-last",
+        "--layers", 2, "-o", out, "--student", folder / "model",
+    )  # fmt: skip
+    assert found == json.loads((out / "compression.json").read_text())
+    assert "pkd-last" in invoke("compress").stdout
+    begun = printed("compress", folder / "model", "--layers", 1, "-o", tmp_path / "begun")
+    assert begun["layers"] == [0]
+    assert (tmp_path / "begun" / "model.safetensors").is_file()
+    wrong = tmp_path / "wrong"
+    for words, sentence in [
+        (
+            ("compress", folder / "model", "--layers", 1, "--alone", "-o", wrong),
+            "leave --alone out",
+        ),
+        (("compress", folder / "model", "-o", wrong), "is not fine-tuned for a task"),
+        (("compress", tuned), "name it with -o"),
+        (("compress", tuned, "-o", wrong), "nothing to learn from"),
+        (("compress", tuned, "-o", wrong, "--method", "pdk"), "no method 'pdk'"),
+        (("compress", tuned, "-o", out), "exists"),
+    ]:
+        with pytest.raises(UserError, match=sentence):
+            invoke(*words)
+    assert not wrong.exists()

@@ -10,7 +10,7 @@ import torch
 from bertwright.analysis.asking import Asking
 from bertwright.analysis.planted.models import small_case
 from bertwright.analysis.removal.gates import gated, open_gates
-from bertwright.analysis.removal.importance import importances, kept_heads
+from bertwright.analysis.removal.importance import importances, kept_parts
 from bertwright.analysis.subject import Subject
 from bertwright.compression.surgery import Kept, cut_model, cut_weights
 from bertwright.encoder.choice import EncoderChoice
@@ -84,7 +84,7 @@ def test_a_model_that_is_cut_is_a_model(tmp_path: Path) -> None:
     case = small_case()
     model, tokenizer = case.subject.text_model.model, case.subject.tokenizer
     importance = importances(Asking(case.subject, case.texts))
-    kept = Kept(kept_heads(importance, 0.5))
+    kept = Kept(kept_parts(importance, 0.5))
     small = cut_model(model, kept)
     assert sum(map(len, kept.heads or ())) == importance.size / 2
     gates = open_gates(case.subject) * 0
@@ -104,6 +104,6 @@ def test_a_model_that_is_cut_is_a_model(tmp_path: Path) -> None:
 
 def test_no_layer_loses_its_last_head() -> None:
     importance = np.array([[0.1, 0.2, 0.3], [3.0, 2.0, 1.0]])
-    assert kept_heads(importance, 0.5) == [[2], [0, 1]]
-    assert kept_heads(importance, 1.0) == [[2], [0]]
-    assert kept_heads(importance, 0.0) == [[0, 1, 2], [0, 1, 2]]
+    assert kept_parts(importance, 0.5) == [[2], [0, 1]]
+    assert kept_parts(importance, 1.0) == [[2], [0]]
+    assert kept_parts(importance, 0.0) == [[0, 1, 2], [0, 1, 2]]

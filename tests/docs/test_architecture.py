@@ -9,6 +9,8 @@ import torch
 
 import bertwright
 from bertwright.axes import Choice
+from bertwright.compression import pruning
+from bertwright.compression.signals import Signal
 from bertwright.encoder.depth import Depth
 from bertwright.encoder.embeddings import EmbeddingChoice
 from bertwright.encoder.feed_forward import FeedForward
@@ -36,6 +38,9 @@ from bertwright.text.tokenizers import TokenizerChoice
 
 TEXT = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
 
+BEYOND = (pruning,)
+"""Where an axis of another room has choices of its own: known when it is imported."""
+
 AXES: dict[str, type[Choice]] = {
     "tokenizer": TokenizerChoice,
     "assembly": Assembly,
@@ -58,6 +63,7 @@ AXES: dict[str, type[Choice]] = {
     "head": HeadChoice,
     "adaptation": Adaptation,
     "perturbation": Perturbation,
+    "signal": Signal,
 }
 
 

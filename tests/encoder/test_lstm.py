@@ -254,7 +254,7 @@ def test_no_two_layers_or_ways_drop_the_same_weights() -> None:
     model = built("encoder.mixer.dropout=0.5", system="elmo")
     noise = Noise.of(0, 3)
     masks = [
-        lstm._weights(noise.within(block), number).recurrent == 0
+        lstm.weights(noise.within(block), number).recurrent == 0
         for block in range(2)
         for number, lstm in enumerate(model.encoder.blocks[block].sublayers["attention"].ways)
     ]

@@ -177,4 +177,7 @@ def test_what_makes_no_sense_is_said_in_one_sentence(
 
 def test_every_kind_is_tried_here() -> None:
     tried = {way if isinstance(way, str) else way["kind"] for way in WAYS}
-    assert tried == set(Adaptation.kinds())
+    # Those that make a model smaller are tried in a room of their own.
+    of_this_room = "bertwright.tasks."
+    kinds = Adaptation.kinds().items()
+    assert tried == {kind for kind, own in kinds if own.__module__.startswith(of_this_room)}

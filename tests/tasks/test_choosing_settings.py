@@ -12,12 +12,12 @@ from bertwright.errors import UserError
 from bertwright.tasks import search as searching
 from bertwright.tasks.catalogue import table_task
 from bertwright.tasks.data import TaskData
-from bertwright.tasks.finetuning import unwatched
 from bertwright.tasks.folds import _folds, cross_validate
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.learning_curve import learning_curve
 from bertwright.tasks.search import expected_best, search_drawn, search_grid
+from bertwright.tasks.task_training import unwatched
 from small_tasks import classes
 
 OWN = TaskData(table_task("own", Columns()), train=classes(), dev=classes())

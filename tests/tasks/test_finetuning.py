@@ -264,7 +264,7 @@ def test_wrong_examples_are_named(pretrained, tmp_path: Path) -> None:
         finetune(pretrained(), CLASSES, train=[*classes(), Example("a")])
     with pytest.raises(UserError, match="task cola has no label 'old'"):
         finetune(pretrained(), "cola", train=classes())
-    with pytest.raises(UserError, match="needs --data DIR, or --train FILE"):
+    with pytest.raises(UserError, match="give --data DIR, or --train FILE"):
         finetune(pretrained(), CLASSES)
     with pytest.raises(UserError, match="one example is not enough"):
         finetune(pretrained(), NUMBERS, train=[Example("a", label=1.0)])

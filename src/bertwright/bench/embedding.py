@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertwright.bench.extras import require
 from bertwright.errors import UserError
+from bertwright.extras import require
 from bertwright.interop.huggingface.reading import import_folder
 from bertwright.machine import tune_allocator
 from bertwright.model.text_model import TextModel

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bertwright.bench.extras import require
 from bertwright.bench.turns import Turns
 from bertwright.bench.workload import VOCABULARY_SIZE, Workload
 from bertwright.encoder.mixers.attention import AttentionChoice
 from bertwright.examples.batches import Batch
+from bertwright.extras import require
 from bertwright.machine import tune_allocator
 from bertwright.recipes import Recipe
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bertwright.bench.extras import require
 from bertwright.bench.turns import Contestant
+from bertwright.extras import require
 from bertwright.text.documents import ReadCounts
 from bertwright.text.readers import read_documents
 from bertwright.text.sample import gather_sample

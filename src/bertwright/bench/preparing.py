@@ -12,8 +12,8 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from bertwright.bench.extras import require
 from bertwright.bench.turns import Turns
+from bertwright.extras import require
 from bertwright.text.preparation import prepare
 from bertwright.text.tokenizers import Tokenizer
 

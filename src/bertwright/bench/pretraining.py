@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 
-from bertwright.bench.extras import require
 from bertwright.bench.loading import seconds_per_batch
 from bertwright.bench.turns import Contestant
 from bertwright.bench.workload import VOCABULARY_SIZE, Workload
+from bertwright.extras import require
 from bertwright.machine import HUGE_PAGES, matrix_peak
 from bertwright.model.counting import arithmetic
 

@@ -129,11 +129,11 @@ def analyse(
 def _write_kept(output: Path, share: float) -> None:
     """Which heads stay, by layer, as ``kept.json``."""
     from bertwright.analysis.findings import read_found
-    from bertwright.analysis.removal.importance import kept_heads
+    from bertwright.analysis.removal.importance import kept_parts
     from bertwright.files import write_text
 
     found = read_found(output, HEADS).arrays["importances"]
-    kept = {"heads": kept_heads(found, 1 - share)}
+    kept = {"heads": kept_parts(list(found), 1 - share)}
     write_text(output / "kept.json", json.dumps(kept) + "\n")
     say(f"{output / 'kept.json'} has the {sum(map(len, kept['heads']))} heads that stay")
 

@@ -10,6 +10,7 @@ from bertwright.cli import (
     analyse,
     average,
     bench,
+    compress,
     count,
     doctor,
     embed,
@@ -21,6 +22,7 @@ from bertwright.cli import (
     get,
     import_,
     minimal_pairs,
+    pareto,
     predict,
     prepare,
     pretrain,
@@ -28,6 +30,7 @@ from bertwright.cli import (
     quickstart,
     recipes,
     sample,
+    serve,
     study,
     tokenizer,
     trace,
@@ -75,6 +78,8 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("export")(export.export)
 app.command("fill-mask")(fill_mask.fill_mask)
 app.command("finetune")(finetune.finetune)
+app.command("compress")(compress.compress)
+app.command("pareto")(pareto.pareto)
 app.command("generate")(generate.generate)
 app.command("get")(get.get)
 app.command("import")(import_.import_)
@@ -85,6 +90,7 @@ app.command("pretrain")(pretrain.pretrain)
 app.command("prompt")(prompt.prompt)
 app.command("quickstart")(quickstart.quickstart)
 app.command("sample")(sample.sample)
+app.command("serve")(serve.serve)
 app.command("trace")(trace.trace)
 app.command("view")(view.view)
 

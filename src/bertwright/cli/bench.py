@@ -241,6 +241,43 @@ def predict(
 
 
 @app.command()
+def serve(
+    model: Annotated[
+        Path | None, typer.Argument(help="A model folder; none: all-MiniLM-L6-v2.")
+    ] = None,
+    text: Annotated[
+        Path | None, typer.Option(help="A text file; none: Python's own documentation.")
+    ] = None,
+    clients: Annotated[
+        int | None, typer.Option(min=1, help="At the same time; none: 32, and 64 of --soak.")
+    ] = None,
+    texts: Annotated[int, typer.Option(min=1, help="How many of its lines.")] = 2000,
+    requests: Annotated[str, typer.Option(help="Texts of a request.")] = "1,8",
+    rounds: Annotated[int, typer.Option(min=1, help="Turns that either side takes.")] = 5,
+    soak: Annotated[
+        float | None,
+        typer.Option(min=1, help="Instead, so many seconds of more than it can bear."),
+    ] = None,
+    document: Document = None,
+    as_json: AsJson = False,
+) -> None:
+    """Texts per second through a server, against the same model without one."""
+    from bertwright.bench import embedding
+    from bertwright.bench.serving import soak as soaking
+    from bertwright.bench.serving import throughput
+
+    folder = model or embedding.checkpoint_folder()
+    chosen = embedding.choose_sentences(embedding.lines_of(text), texts)
+    if soak is not None:
+        result = soaking.soak(folder, chosen, clients or 64, soak, say)
+        _publish("serve --soak", [result], soaking.COLUMNS, document, as_json)
+        return
+    sizes = _numbers("--requests", requests, int)
+    results = throughput.compare(folder, chosen, clients or 32, sizes, rounds, say)
+    _publish("serve", results, throughput.COLUMNS, document, as_json)
+
+
+@app.command()
 def adapt(
     plan: Annotated[Path, typer.Argument(help="A YAML file: encoders, tasks, ways to adapt.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Where figures are kept.")],

@@ -7,13 +7,15 @@ import typer
 
 from bertwright.cli.output import AsJson, report
 from bertwright.cli.plugin import Plugin
+from bertwright.cli.stated import refuse
 
 
 def export(
+    context: typer.Context,
     model: Annotated[Path, typer.Argument(help="The folder of a model, fine-tuned or not.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Where the export is written.")],
     to: Annotated[
-        Literal["huggingface", "sentence-transformers"], typer.Option(help="The format.")
+        Literal["huggingface", "sentence-transformers", "onnx"], typer.Option(help="The format.")
     ] = "huggingface",
     verify: Annotated[
         bool, typer.Option("--verify", help="Load what was written with its library and compare.")
@@ -21,10 +23,20 @@ def export(
     family: Annotated[
         str | None, typer.Option(help="The model_type, where several stock classes fit.")
     ] = None,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="ONNX: write the graph in 8 bits, too.")
+    ] = False,
     plugin: Plugin = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a folder that stock classes load, with tokenizer and model card."""
+    """Write a folder that others load, with tokenizer and model card: that of stock classes, of
+    sentence-transformers, or of onnxruntime."""
+    if to == "onnx":
+        refuse(context, "what is written as a graph is compared in any case", "verify")
+        refuse(context, "a graph is of no stock class", "family")
+        _export_graph(model, out, int8, as_json)
+        return
+    refuse(context, "8 bits are those of --to onnx", "int8")
     from bertwright.interop.huggingface import export_folder
     from bertwright.model.folder import load_model
     from bertwright.tasks.fine_tuned import is_fine_tuned, load_fine_tuned
@@ -45,3 +57,27 @@ def export(
     if written.left_behind:
         result |= {"left_behind": [f"objectives.{name}" for name in written.left_behind]}
     report(result, as_json)
+
+
+def _export_graph(model: Path, out: Path, int8: bool, as_json: bool) -> None:
+    from bertwright.document import table
+    from bertwright.interop.loading import load
+    from bertwright.interop.onnx import export_onnx
+    from bertwright.interop.onnx.measuring import COLUMNS, measured
+    from bertwright.machine import num_cores
+
+    written = export_onnx(load(model, "float32"), out, int8, parent=model)
+    lines = measured(out)
+    result = {
+        "folder": str(out),
+        "format": "onnx",
+        "opset": written.opset,
+        "max_difference": written.parity.difference,
+        "greatest_output": written.parity.scale,
+        "threads": num_cores(),
+    }
+    if as_json:
+        report({**result, "graphs": lines}, as_json)
+        return
+    report(result, as_json)
+    print("", *table(COLUMNS, lines), sep="\n")

@@ -16,7 +16,7 @@ from bertwright.cli.tasks import Asked
 if TYPE_CHECKING:
     from bertwright.model.text_model import TextModel
     from bertwright.tasks.data import TaskData
-    from bertwright.tasks.finetuning import Watch
+    from bertwright.tasks.task_training import Watch
 
 TASK_HELP = (
     "A task by name: cola, sst-2, mrpc, sts-b, qqp, mnli, qnli, rte, wnli, glue (all of these), "
@@ -118,13 +118,13 @@ def finetune(
         refuse(context, "--task glue has its own files", "train", "dev", "search", "folds", "sizes")
         if data is None:
             raise UserError("--task glue needs --data DIR, with a folder for each task")
-        with _uninterrupted():
+        with uninterrupted():
             report(_glue(load(model), data, output, settings), as_json)
         return
     require_free(output)
     asked = Asked(task, data, train, dev, text, pair, label, other or [], answer, tags)
     several = asked.several(context, of_answer)
-    with _uninterrupted():
+    with uninterrupted():
         loaded = load(model)
         if folds is not None:
             report(_folds(loaded, several, folds, output, settings), as_json)
@@ -137,7 +137,7 @@ def finetune(
 
 
 @contextmanager
-def _uninterrupted() -> Generator[None]:
+def uninterrupted() -> Generator[None]:
     """Ends with the exit code of a signal where there was one."""
     from bertwright.training.interruption import Interrupted
 
@@ -148,7 +148,7 @@ def _uninterrupted() -> Generator[None]:
         raise typer.Exit(interrupted.exit_code) from None
 
 
-def _watch(many: bool) -> "Watch":
+def watching(many: bool) -> "Watch":
     """A line of progress for every run."""
     from bertwright.training.clock import Clock
     from bertwright.training.progress import ProgressLine
@@ -169,7 +169,7 @@ def _plain(
     from bertwright.tasks.answers.answer import told
     from bertwright.tasks.finetuning import finetune_together
 
-    watch = _watch("seeds" in settings)
+    watch = watching("seeds" in settings)
     result = finetune_together(model, several, out=output, watch=watch, **settings)
     for part in result.training.parts:
         if cut := part.cut():
@@ -194,7 +194,7 @@ def _search(
     from bertwright.errors import UserError
     from bertwright.tasks.search import GRIDS, search_drawn, search_grid
 
-    watch = _watch(many=False)
+    watch = watching(many=False)
     if search in GRIDS:
         found = search_grid(model, several, search, watch, settings)
     elif search.isdigit() and int(search):
@@ -214,7 +214,7 @@ def _folds(
 ) -> dict[str, Any]:
     from bertwright.tasks.folds import cross_validate
 
-    found = cross_validate(model, _one(several), folds, watch=_watch(False), settings=settings)
+    found = cross_validate(model, _one(several), folds, watch=watching(False), settings=settings)
     _write_json(output, "folds.json", found.as_dict())
     return found.as_dict()
 
@@ -243,7 +243,7 @@ def _sizes(
 def _glue(model: "TextModel", data: Path, output: Path, settings: dict[str, Any]) -> dict[str, Any]:
     from bertwright.tasks.glue import run_glue
 
-    return run_glue(model, data, output, watch=_watch(False), say=say, settings=settings)
+    return run_glue(model, data, output, watch=watching(False), say=say, settings=settings)
 
 
 def _one(several: "Sequence[TaskData]") -> "TaskData":

@@ -1,13 +1,17 @@
 """``bertwright pretrain``: text as shards to a trained encoder."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bertwright.cli.output import AsJson, report, say
 from bertwright.cli.plugin import Plugin
 from bertwright.cli.recipes import recipe_and_changes
+from bertwright.errors import UserError
+
+if TYPE_CHECKING:
+    from bertwright.training.teaching import PieceTeacher
 
 
 def pretrain(
@@ -26,6 +30,17 @@ def pretrain(
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in -o.")] = False,
     start_from: Annotated[
         Path | None, typer.Option("--from", help="A model folder whose weights are the first.")
+    ] = None,
+    teacher: Annotated[
+        Path | None,
+        typer.Option(help="A larger model folder that is learned from beside the text."),
+    ] = None,
+    lessons: Annotated[
+        str | None,
+        typer.Option(
+            help="What it says, by name or as a YAML file: distil-mlm (if none is named), "
+            "tiny-general, relations."
+        ),
     ] = None,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also write event files for TensorBoard.")
@@ -51,6 +66,7 @@ def pretrain(
             budget=budget,
             resume=resume,
             start_from=start_from,
+            teacher=_teacher(teacher, lessons),
             tensorboard=tensorboard,
             seconds_spent=spent,
         )
@@ -59,3 +75,14 @@ def pretrain(
         raise typer.Exit(interrupted.exit_code) from None
     cost = {"steps": result.steps, "tokens": result.tokens, "seconds": result.seconds}
     report({"model": str(result.path), **cost, **result.figures}, as_json)
+
+
+def _teacher(folder: Path | None, lessons: str | None) -> "PieceTeacher | None":
+    if folder is None:
+        if lessons is not None:
+            raise UserError("--lessons says what a teacher says: name one with --teacher")
+        return None
+    from bertwright.compression.method import Lessons
+    from bertwright.interop.loading import load
+
+    return Lessons.load(lessons or "distil-mlm").of(load(folder))

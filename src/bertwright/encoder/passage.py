@@ -149,7 +149,8 @@ class Halting(Passage):
             halted = halted | (going & enough) if index != blocks[-1] else halted
             spent = spent + weight
             going = going & ~ends
-            if not going.any():
+            # A graph that is exported holds all blocks; what has halted passes them unchanged.
+            if not torch.compiler.is_exporting() and not going.any():
                 break
         if notes is not None:
             notes |= {"ponder": ponder, "halted": halted}

@@ -57,7 +57,7 @@ class Coordinates:
     def num_rows(self) -> int:
         """How many rows they tell apart: 1 where all rows are alike."""
         parts = (getattr(self, field.name) for field in fields(self))
-        return max(len(own) for own in parts if own is not None)
+        return max(own.shape[0] for own in parts if own is not None)
 
     def measured(self) -> "Coordinates":
         """These coordinates with ``extent``."""

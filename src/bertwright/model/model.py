@@ -82,7 +82,8 @@ def _asked(question: Question, device: torch.device | str) -> Asked:
 
 class Model(nn.Module):
     """An encoder, a decoder where the recipe has one, an output over the vocabulary where a
-    question needs one, and the heads of the objectives that have one, by the objective's name."""
+    question needs one, and the heads of the objectives that have one, by the objective's name;
+    ``teaching`` is what a teacher trains beside it, and not saved."""
 
     def __init__(self, recipe: Recipe, vocabulary_size: int) -> None:
         super().__init__()
@@ -103,6 +104,7 @@ class Model(nn.Module):
         )
         width = recipe.encoder.width
         self.pooler = nn.Linear(width, width) if recipe.pooler else None
+        self.teaching: nn.Module | None = None
 
     @staticmethod
     def build(recipe: Recipe, vocabulary_size: int, tokenizer: Tokenizer | None = None) -> "Model":

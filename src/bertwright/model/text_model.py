@@ -105,24 +105,35 @@ class TextModel:
         or ``all``; where there are several, ``mix`` puts them side by side (``concat``), or takes
         their ``sum`` or their ``mean``. ``language`` as in :meth:`encode`.
         """
+        rows = self._rows(_several(texts))
+        return self.embed_rows(rows, pooling, normalise, layers, mix, language)
+
+    def embed_rows(
+        self,
+        rows: Sequence[Sequence[int]],
+        pooling: Pooling = "mean",
+        normalise: bool = False,
+        layers: str = "last",
+        mix: Mix = "concat",
+        language: str | None = None,
+    ) -> Vectors:
+        """As :meth:`embed`, of texts that are rows of pieces already, special ones included."""
         if pooling not in ("mean", "cls"):
             raise UserError(f"there is no pooling {pooling!r}: choose mean or cls")
-        texts = _several(texts)
         chosen = layers_of(layers, mix, self.model.recipe.encoder.widths)
         vectors: Vectors | None = None
-        for batch in self._batches(self._rows(texts), language):
+        for batch in self._batches(rows, language):
             states = self.states(chosen, batch)
             pooled = _pool(states, batch.coordinates.document, pooling)
             if normalise:
                 pooled = torch.nn.functional.normalize(pooled, dim=-1)
             if vectors is None:
-                vectors = np.empty((len(texts), pooled.shape[1]), np.float32)
+                vectors = np.empty((len(rows), pooled.shape[1]), np.float32)
             vectors[batch.numbers] = pooled.cpu().numpy()
         if vectors is None:
             return np.empty((0, chosen.width), np.float32)
         return vectors
 
-    @torch.inference_mode()
     def fill_mask(
         self, text: str, top_k: int = 5, language: str | None = None
     ) -> list[list[Guess]]:
@@ -131,8 +142,16 @@ class TextModel:
         A place is hidden by writing ``[MASK]``, or the mask as this tokenizer spells it.
         ``language`` as in :meth:`encode`.
         """
+        return self.fill_row(self.hiding_row(text), top_k, language)
+
+    def hiding_row(self, text: str) -> list[int]:
+        """The row of a text that hides places, special pieces included.
+
+        Errors: UserError for a model that fills none, a text that hides none, and one that hides
+        them where the model does not read.
+        """
         self.require_output("fill-mask")
-        if self.continues and not any(isinstance(o, Masked) for o in last_asked(self.model)):
+        if not self.fills_places:
             raise UserError(
                 f"fill-mask needs a model that fills places, and {self.model.recipe.name} names "
                 f"what comes next: use generate or score"
@@ -141,15 +160,23 @@ class TextModel:
         mask, ids = self.tokenizer.specials.mask, self.tokenizer.encode_hiding(text)
         if mask not in ids:
             raise UserError(f"the text hides nothing: write [MASK] where a piece is asked ({text})")
-        pieces = torch.tensor([single(ids, self.tokenizer.specials, self.model.encoder.longest)])
-        pieces = pieces.to(self.device)
-        coordinates = self._spoken(Coordinates.plain(pieces), pieces, language)
-        hidden = pieces == mask
-        if int(hidden.sum()) < ids.count(mask):
+        row = single(ids, self.tokenizer.specials, self.model.encoder.longest)
+        if row.count(mask) < ids.count(mask):
             raise UserError(
                 f"the text hides places behind the {self.model.encoder.longest} pieces that the "
                 f"model reads: shorten it ({text[:40]}...)"
             )
+        return row
+
+    @torch.inference_mode()
+    def fill_row(
+        self, row: Sequence[int], top_k: int = 5, language: str | None = None
+    ) -> list[list[Guess]]:
+        """As :meth:`fill_mask`, of what :meth:`hiding_row` made of a text."""
+        mask = self.tokenizer.specials.mask
+        pieces = torch.tensor([list(row)], device=self.device)
+        coordinates = self._spoken(Coordinates.plain(pieces), pieces, language)
+        hidden = pieces == mask
         where = hidden[0].nonzero().T
         states = states_asked(self.model, pieces, coordinates, hidden, where, mask)[0]
         chances = torch.softmax(self.model.logits(states).float(), -1)
@@ -256,6 +283,12 @@ class TextModel:
             return False
         return any(o.names_pieces and not o.decodes for o in self.model.recipe.objectives.values())
 
+    @property
+    def fills_places(self) -> bool:
+        """Whether pieces are named that are hidden, not only those that come next."""
+        masked = any(isinstance(objective, Masked) for objective in last_asked(self.model))
+        return self.names_pieces and (masked or not self.continues)
+
     def require_output(self, verb: str) -> None:
         """UserError where pieces are not named from the states of the encoder."""
         if self.model.output is None:
@@ -276,12 +309,18 @@ class TextModel:
                 f"fill-mask"
             )
 
-    def _rows(self, texts: Sequence[str]) -> list[list[int]]:
-        longest = self.model.encoder.longest
+    def pieces(self, texts: Sequence[str]) -> list[list[int]]:
+        """The pieces of texts, without special ones, however many they are.
+
+        Errors: UserError for items that are not known.
+        """
         for text in texts:
             self._require_items(text)
-        ids = self.tokenizer.encode_batch(list(texts))
-        return [single(row, self.tokenizer.specials, longest) for row in ids]
+        return self.tokenizer.encode_batch(list(texts))
+
+    def _rows(self, texts: Sequence[str]) -> list[list[int]]:
+        longest = self.model.encoder.longest
+        return [single(ids, self.tokenizer.specials, longest) for ids in self.pieces(texts)]
 
     def _require_items(self, text: str) -> None:
         """UserError for an item that is not known; a text is never unknown."""

@@ -19,6 +19,8 @@ from torch import set_num_threads
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
 from bertwright.interop.huggingface import export_folder
+from bertwright.interop.loading import load
+from bertwright.interop.onnx import export_onnx
 from bertwright.machine import num_cores
 from bertwright.model.counting import counted
 from bertwright.model.folder import WEIGHTS, load_model
@@ -48,7 +50,8 @@ class Check:
     """What became of one recipe.
 
     ``counts`` is how many known numbers of parameters it has, all of them right if it is ``ok``;
-    ``export`` is the stock class, or why there is none.
+    ``export`` is the stock class, or why there is none; ``graph`` the greatest difference between
+    what onnxruntime computes and the model.
     """
 
     name: str
@@ -59,6 +62,7 @@ class Check:
     first_loss: float = math.nan
     last_loss: float = math.nan
     export: str = ""
+    graph: float = math.nan
     seconds: float = 0.0
 
     def __str__(self) -> str:
@@ -67,7 +71,8 @@ class Check:
         losses = f"{self.first_loss:.3f} -> {self.last_loss:.3f}"
         known = f"{self.counts} counts exact" if self.counts else "no count known"
         return (
-            f"{self.name:<28}ok    {known:<16}loss {losses}  {self.seconds:5.1f} s  {self.export}"
+            f"{self.name:<28}ok    {known:<16}loss {losses}  onnx {self.graph:.1e}  "
+            f"{self.seconds:5.1f} s  {self.export}"
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -84,7 +89,7 @@ def check_recipe(system: str, data: Data, out: Path, steps: int = STEPS) -> Chec
     began = time.monotonic()
     check = Check(f"{system}-tiny", about(system).system, ok=True)
     try:
-        for step in (_count, _train, _resume, _reload):
+        for step in (_count, _train, _resume, _reload, _graph):
             check = step(check, system, data, out, steps)
             if not check.ok:
                 break
@@ -204,3 +209,9 @@ def _reload(check: Check, system: str, data: Data, out: Path, steps: int) -> Che
     if difference is None or difference > CLOSE:
         return replace(check, ok=False, wrong=f"its export differs by {difference}")
     return check
+
+
+def _graph(check: Check, system: str, data: Data, out: Path, steps: int) -> Check:
+    """What onnxruntime computes of every recipe must be the same."""
+    written = export_onnx(load(out / "whole", "float32"), out / "graph")
+    return replace(check, graph=written.parity.difference)

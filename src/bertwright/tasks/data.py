@@ -35,7 +35,7 @@ class TaskData:
         if self.folder is not None and train is None:
             train = find_part(Path(self.folder), "train", task.reader.file_word)
         if train is None:
-            raise UserError("finetune needs --data DIR, or --train FILE")
+            raise UserError("there is nothing to learn from: give --data DIR, or --train FILE")
         examples = _examples(task, train)
         task.learnable(examples, "training")
         return task.gathered(examples), examples

@@ -5,7 +5,7 @@ Beside what every model folder holds, ``task.json`` says what the outputs mean.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,7 +28,7 @@ from bertwright.model.folder import (
     save_weights,
 )
 from bertwright.model.model import Model
-from bertwright.model.reading import read_batches
+from bertwright.model.reading import ReadBatch, read_batches
 from bertwright.model.text_model import TextModel
 from bertwright.tasks.adaptation import Adaptation
 from bertwright.tasks.answers import Floats, Prediction
@@ -75,6 +75,15 @@ class FineTuned(TextModel):
         self.answering = task.answer.build(task.labels, temperature)
         self.maker = RowMaker.of(net.recipe, tokenizer, net.encoder.longest, length)
 
+    def knows(self, task: Task, head: Mapping[str, Tensor]) -> bool:
+        """Whether it has learned this task, with a head that has parameters of these shapes."""
+        own = {name: tensor.shape for name, tensor in self.net.head.state_dict().items()}
+        return (task.name, type(task.answer), task.labels) == (
+            self.task.name,
+            type(self.task.answer),
+            self.task.labels,
+        ) and own == {name: tensor.shape for name, tensor in head.items()}
+
     def settle(self, examples: Examples) -> Mapping[str, float]:
         """Answer from now on as held-out examples want it: with their temperature, their threshold.
         What was found; nothing where the answer has neither."""
@@ -110,17 +119,22 @@ class FineTuned(TextModel):
     def _outputs(self, rows: Sequence[TaskRow]) -> Iterator[tuple[list[int], list[Floats]]]:
         pieces = [row.pieces for row in rows]
         segments = [row.segments or [] for row in rows] if self.maker.segmented else None
-        head, places = self.net.head, self.task.answer.reads == "places"
+        places = self.task.answer.reads == "places"
         for batch in read_batches(pieces, self.tokenizer.specials.pad, self.device, segments):
             numbers: list[int] = batch.numbers.tolist()
             own = [rows[n] for n in numbers]
             where = flat_places(own, batch.pieces.shape[1]).to(self.device) if places else None
-            document = batch.coordinates.document
-            wanted = head.places(batch.pieces, document, where)
-            states = self.states(head.layers, batch, wanted).float()
             sizes = [self.answering.num_answers(row) for row in own]
-            found = head(states, document, sizes).cpu().numpy()
+            found = self.answered(batch, where, sizes).cpu().numpy()
             yield numbers, np.split(found, np.cumsum(sizes)[:-1])
+
+    def answered(self, batch: ReadBatch, where: Tensor | None, sizes: Sequence[int]) -> Tensor:
+        """What the head says of a batch: (B, K) float32, or (M, K) of the flat places ``where``
+        (M,), of which every row has so many."""
+        head, document = self.net.head, batch.coordinates.document
+        wanted = head.places(batch.pieces, document, where)
+        states = self.states(head.layers, batch, wanted).float()
+        return head(states, document, sizes)
 
     def save(self, folder: str | Path, training: Mapping[str, Any] | None = None) -> None:
         """Write the model folder; its weights come last, so a folder with weights is whole."""
@@ -128,6 +142,13 @@ class FineTuned(TextModel):
         folder.mkdir(parents=True, exist_ok=True)
         self.tokenizer.save(folder)
         write_text(folder / RECIPE, self.net.recipe.as_yaml())
+        write_text(folder / TASK, self.told())
+        write_text(folder / TRAINING, json.dumps(dict(training or {}), indent=2) + "\n")
+        write_text(folder / CARD, _card(self, training or {}))
+        save_weights(folder / WEIGHTS, self.net)
+
+    def told(self) -> str:
+        """What ``task.json`` holds: what the outputs mean, and how they come about."""
         about = {
             "task": described(self.task),
             "head": self.net.choice.model_dump(mode="json"),
@@ -135,10 +156,18 @@ class FineTuned(TextModel):
             "length": self.maker.length,
             "temperature": self.temperature,
         }
-        write_text(folder / TASK, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
-        write_text(folder / TRAINING, json.dumps(dict(training or {}), indent=2) + "\n")
-        write_text(folder / CARD, _card(self, training or {}))
-        save_weights(folder / WEIGHTS, self.net)
+        return json.dumps(about, indent=2, ensure_ascii=False) + "\n"
+
+
+@dataclass(frozen=True)
+class Told:
+    """What ``task.json`` says of a fine-tuned model."""
+
+    task: Task
+    plan: HeadPlan
+    adaptation: Adaptation
+    length: int
+    temperature: float
 
 
 def is_fine_tuned(folder: Path) -> bool:
@@ -153,20 +182,25 @@ def load_fine_tuned(folder: Path, precision: Precision | None = None) -> FineTun
     """
     if not is_fine_tuned(folder):
         raise UserError(f"{folder} is no fine-tuned model: it has no {TASK}: run finetune first")
+    told = read_told(folder)
+    tokenizer = Tokenizer.load(folder)
+    tensors = read_tensors(folder / WEIGHTS)
+    size = num_pieces(tensors, tokenizer)
+    net = TaskModel.empty(load_recipe(folder), size, told.plan, told.adaptation)
+    fill(net, tensors, str(folder / WEIGHTS))
+    return FineTuned(net, tokenizer, told.task, told.length, precision, told.temperature)
+
+
+def read_told(folder: Path) -> Told:
+    """What a folder says of its task; UserError where that is damaged."""
     try:
         about = json.loads((folder / TASK).read_text(encoding="utf-8"))
         task = task_of(about["task"])
         plan = HeadPlan(HeadChoice.choose(about["head"]), num_outputs(task), task.answer.name)
         adaptation = Adaptation.choose(about["adaptation"])
-        length, temperature = int(about["length"]), float(about["temperature"])
+        return Told(task, plan, adaptation, int(about["length"]), float(about["temperature"]))
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{folder / TASK} is damaged ({error}): copy it again") from error
-    tokenizer = Tokenizer.load(folder)
-    tensors = read_tensors(folder / WEIGHTS)
-    size = num_pieces(tensors, tokenizer)
-    net = TaskModel.empty(load_recipe(folder), size, plan, adaptation)
-    fill(net, tensors, str(folder / WEIGHTS))
-    return FineTuned(net, tokenizer, task, length, precision, temperature)
 
 
 def num_outputs(task: Task) -> int:

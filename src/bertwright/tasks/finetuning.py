@@ -6,43 +6,26 @@ interval, and the model that is kept is the best on the held-out part.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bertwright.encoder.kernels.packed import bfloat16_is_fast
-from bertwright.errors import UserError
 from bertwright.files import require_free
 from bertwright.model.text_model import TextModel
-from bertwright.optimisers.adam import AdamW
-from bertwright.schedules import Warmup
 from bertwright.statistics import Estimate, estimate
+from bertwright.tasks.assembling import prepare_training
 from bertwright.tasks.data import Given, TaskData, parts_of
-from bertwright.tasks.encoding import RowMaker
 from bertwright.tasks.fine_tuned import FineTuned
-from bertwright.tasks.finetuning_settings import FineTuning, repays, with_dropout
-from bertwright.tasks.heads import check_head, default_head
+from bertwright.tasks.finetuning_settings import FineTuning, repays
 from bertwright.tasks.judging import Best, EpochReport, figures_of
-from bertwright.tasks.language_model import check_language_model
-from bertwright.tasks.parts import Part, Turns, places_per_epoch, plans_of
+from bertwright.tasks.parts import Turns, places_per_epoch, plans_of
 from bertwright.tasks.result_folder import write_results
-from bertwright.tasks.seen_pieces import SeenPieces
 from bertwright.tasks.task import Task
-from bertwright.tasks.task_model import Adapted, HeadPlan
-from bertwright.tasks.task_training import Training
-from bertwright.training.clock import Clock
+from bertwright.tasks.task_training import Training, Watch, unwatched
+from bertwright.tasks.teaching import Teacher
 from bertwright.training.compilation import of_the_compiler
-from bertwright.training.reporting import Reporter
-
-Watch = Callable[[int, Clock], Reporter]
-"""Makes what follows the run of a seed, from its clock."""
-
-
-def unwatched(seed: int, clock: Clock) -> Reporter:
-    """Nothing follows."""
-    return Reporter()
 
 
 @dataclass(frozen=True)
@@ -135,6 +118,7 @@ def finetune(
     dev: Given | None = None,
     out: Path | str | None = None,
     watch: Watch = unwatched,
+    teacher: Teacher | None = None,
     **settings: Any,
 ) -> FineTuneResult:
     """Fine-tune a model for a task.
@@ -143,12 +127,13 @@ def finetune(
     or examples, and without ``dev`` a tenth of ``train`` is held out. ``settings`` are those of
     :class:`FineTuning`. The best model is written to ``out``, with its answers to the held-out part
     in ``predictions.jsonl``, what is wrong of them in ``errors.jsonl``, and every epoch in
-    ``metrics.jsonl``. The given model stays as it is.
+    ``metrics.jsonl``. The given model stays as it is. A ``teacher`` is learned from beside the
+    labels.
 
     Errors: UserError for what does not fit together; Interrupted after a signal, nothing written.
     """
     return finetune_together(
-        model, [TaskData(task, data, train, dev)], out=out, watch=watch, **settings
+        model, [TaskData(task, data, train, dev)], out=out, watch=watch, teacher=teacher, **settings
     )
 
 
@@ -158,6 +143,7 @@ def finetune_together(
     *,
     out: Path | str | None = None,
     watch: Watch = unwatched,
+    teacher: Teacher | None = None,
     **settings: Any,
 ) -> FineTuneResult:
     """Fine-tune one encoder for several tasks at once, each with a head of its own; a step trains
@@ -168,7 +154,7 @@ def finetune_together(
     if out is not None:
         require_free(Path(out))
     given = parts_of(several)
-    training = prepare_training(model, given, chosen, watch, out)
+    training = prepare_training(model, given, chosen, watch, out, teacher)
     try:
         runs, best = with_every_seed(training, chosen)
     except Exception as error:
@@ -176,7 +162,7 @@ def finetune_together(
             raise
         # A network that is not compiled, and the same seeds once more.
         chosen = chosen.model_copy(update={"compile": False})
-        training = prepare_training(model, given, chosen, watch, out)
+        training = prepare_training(model, given, chosen, watch, out, teacher)
         runs, best = with_every_seed(training, chosen)
     result = FineTuneResult(
         [part.task for part in training.parts],
@@ -199,7 +185,8 @@ def with_every_seed(training: Training, chosen: FineTuning) -> tuple[list[EpochR
         plans = plans_of(training.parts, chosen.batch, chosen.seed)
         places = places_per_epoch(training.parts, plans) * chosen.epochs * chosen.seeds
         kept = training.net.adaptation.keeps_states
-        compiled = not kept and repays(training.net, places)
+        heard = training.teaching is not None and training.teaching.sites
+        compiled = not (kept or heard) and repays(training.net, places)
     if compiled:
         training.net.encoder.compile_parts(dynamic=True)
     runs: list[EpochReport] = []
@@ -212,81 +199,6 @@ def with_every_seed(training: Training, chosen: FineTuning) -> tuple[list[EpochR
             best = found
     assert best is not None, "there is at least one seed"
     return runs, best
-
-
-def prepare_training(
-    model: TextModel,
-    given: Sequence[tuple[Task, Any, Any]],
-    chosen: FineTuning,
-    watch: Watch,
-    out: Path | str | None,
-) -> Training:
-    """What the runs of all seeds share."""
-    recipe = with_dropout(model.model.recipe, chosen.dropout)
-    _check(model, chosen, given)
-    longest = model.model.encoder.longest
-    maker = RowMaker.of(recipe, model.tokenizer, longest, chosen.length)
-    parts = [Part.of(task, train, dev, maker) for task, train, dev in given]
-    plans = [
-        HeadPlan(
-            chosen.head or default_head(recipe, p.task.answer),
-            p.answering.num_outputs,
-            p.task.answer.name,
-        )
-        for p in parts
-    ]
-    for part, plan in zip(parts, plans, strict=True):
-        if wrong := check_head(plan.choice, part.task.answer, recipe.output):
-            raise UserError(wrong)
-    size = model.model.vocabulary_size
-    beside = chosen.language_model > 0
-    if beside and (wrong := check_language_model(model, chosen, [plan.choice for plan in plans])):
-        raise UserError(wrong)
-    seen = None
-    if not (beside or chosen.adaptation.adds):
-        seen = SeenPieces.of(model.model.encoder, parts, model.tokenizer.specials.pad)
-    num_rows = None if seen is None else len(seen.kept)
-    net = Adapted.empty(recipe, size, plans, chosen.adaptation, chosen.dropout, beside, num_rows)
-    fast = model.device.type == "cuda" or bfloat16_is_fast()
-    return Training(
-        source=model,
-        net=net.to(model.device),
-        parts=parts,
-        length=maker.length,
-        epochs=chosen.epochs,
-        patience=chosen.patience,
-        optimiser=AdamW(
-            rate=chosen.rate_for(recipe),
-            decay=chosen.decay,
-            layer_decay=chosen.adaptation.decay_by_level,
-            bias_correction=chosen.bias_correction,
-        ),
-        schedule=chosen.schedule or Warmup(warmup=chosen.warmup),
-        clip=chosen.clip,
-        precision=chosen.precision or ("bf16" if fast else "float32"),
-        perturbation=chosen.perturbation,
-        language_model=chosen.language_model,
-        folder=Path() if out is None else Path(out).parent,
-        seen=seen,
-        watch=watch,
-    )
-
-
-def _check(model: TextModel, chosen: FineTuning, given: Sequence[tuple[Task, Any, Any]]) -> None:
-    """Refuse what does not go together."""
-    model.require_words("finetune")
-    recipe, longest = model.model.recipe, model.model.encoder.longest
-    if wrong := chosen.adaptation.check(recipe):
-        raise UserError(wrong)
-    if longest is not None and chosen.length is not None and chosen.length > longest:
-        raise UserError(f"length {chosen.length}: this encoder takes {longest} pieces at most")
-    if chosen.perturbation is None:
-        return
-    if chosen.adaptation.keeps_states:
-        raise UserError("perturbation: the encoder stays as it is: choose another adaptation")
-    for task, _, _ in given:
-        if wrong := chosen.perturbation.check(task.answer.name):
-            raise UserError(wrong)
 
 
 def _settled(training: Training, best: Best) -> dict[str, Mapping[str, float]]:

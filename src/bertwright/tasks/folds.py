@@ -13,9 +13,10 @@ from bertwright.model.text_model import TextModel
 from bertwright.statistics import estimate
 from bertwright.tasks.data import TaskData, held_out, order_of
 from bertwright.tasks.evaluation import evaluate
-from bertwright.tasks.finetuning import Watch, finetune, unwatched
+from bertwright.tasks.finetuning import finetune
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.task import Task
+from bertwright.tasks.task_training import Watch, unwatched
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,11 @@ from bertwright.statistics import estimate
 from bertwright.tasks.catalogue import find_part, glue
 from bertwright.tasks.evaluation import evaluate
 from bertwright.tasks.fine_tuned import FineTuned, is_fine_tuned, load_fine_tuned
-from bertwright.tasks.finetuning import Watch, finetune, unwatched
+from bertwright.tasks.finetuning import finetune
 from bertwright.tasks.finetuning_settings import FineTuning
 from bertwright.tasks.formats.tables import TableReader, rows_of
 from bertwright.tasks.task import Task
+from bertwright.tasks.task_training import Watch, unwatched
 
 SUBMISSIONS = {
     "cola": "CoLA.tsv",

@@ -41,7 +41,7 @@ class Mix(nn.Module):
             self.weights, self.gain = nn.Parameter(torch.zeros(number)), nn.Parameter(torch.ones(1))
 
     def forward(self, x: Tensor) -> Tensor:
-        layers = x.view(len(x), self.readings, self.number, -1)
+        layers = x.view(x.shape[0], self.readings, self.number, -1)
         if self.how == "learned":
             shares = torch.softmax(self.weights, 0)[:, None]
             return (self.gain * (layers * shares).sum(2)).flatten(1)

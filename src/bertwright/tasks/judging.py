@@ -36,11 +36,13 @@ class EpochReport:
 
 @dataclass(frozen=True)
 class Best:
-    """The models of the best epoch by task, how it ended, and the answers to the held-out part."""
+    """The models of the best epoch by task, how it ended, and the answers to the held-out part;
+    ``done`` unless they are a step on the way to what is wanted."""
 
     models: Sequence[FineTuned]
     report: EpochReport
     predictions: Sequence[Sequence[Prediction]]
+    done: bool = True
 
     @property
     def score(self) -> float:
@@ -82,8 +84,10 @@ class Judge(Reporter):
         self.losses.clear()
         report = EpochReport(self.seed, self.epoch, loss, scores)
         training.epochs_seen.append(report)
-        if self.best is None or report.score > self.best.score:
-            self.best = Best(models, report, predictions)
+        changes = training.net.changes
+        found = Best(models, report, predictions, changes is None or changes.done)
+        if self.best is None or (found.done, found.score) > (self.best.done, self.best.score):
+            self.best = found
         patience = training.patience
         if patience is not None and self.epoch - self.best.report.epoch >= patience:
             self.clock.end(place.step)

@@ -15,8 +15,9 @@ from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel
 from bertwright.statistics import estimate
 from bertwright.tasks.data import TaskData, order_of
-from bertwright.tasks.finetuning import Watch, finetune, unwatched
+from bertwright.tasks.finetuning import finetune
 from bertwright.tasks.task import Task
+from bertwright.tasks.task_training import Watch, unwatched
 
 PRETRAINED, UNTRAINED = "pre-trained", "untrained"
 

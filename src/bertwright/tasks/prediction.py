@@ -35,19 +35,29 @@ def predict_file(model: FineTuned, path: Path, skip: int = 0) -> Iterator[dict[s
     ``.jsonl`` an object; both are streamed. Other files are read as the task reads them, without
     labels. Errors: UserError, naming file and line.
     """
-    suffix = suffix_of(path)
-    if suffix in PARSERS:
-        lines = ((f"{path} line {number}", line) for number, line in read_lines(path))
-        return predict_lines(model, lines, suffix, skip)
-    return predict(model, model.task.read(path, labelled=False)[skip:])
+    return predict(model, islice(asked_in(path, model.task), skip, None))
 
 
 def predict_lines(
     model: FineTuned, lines: Iterable[Line], layout: str, skip: int = 0
 ) -> Iterator[dict[str, Any]]:
     """Predictions for a stream of lines in the layout of a ``.txt`` or a ``.jsonl`` file."""
-    parse, kept = PARSERS[layout], islice(lines, skip, None)
-    return predict(model, (parse(where, line, model.task) for where, line in kept))
+    return predict(model, asked_by(islice(lines, skip, None), layout, model.task))
+
+
+def asked_in(path: Path, task: Task) -> Iterator[AnyExample]:
+    """What a file asks of a task, without labels; files as :func:`predict_file` reads them."""
+    suffix = suffix_of(path)
+    if suffix not in PARSERS:
+        return iter(task.read(path, labelled=False))
+    lines = ((f"{path} line {number}", line) for number, line in read_lines(path))
+    return asked_by(lines, suffix, task)
+
+
+def asked_by(lines: Iterable[Line], layout: str, task: Task) -> Iterator[AnyExample]:
+    """The same of lines in the layout of a ``.txt`` or a ``.jsonl`` file."""
+    parse = PARSERS[layout]
+    return (parse(where, line, task) for where, line in lines)
 
 
 def predict(model: FineTuned, examples: Iterable[AnyExample]) -> Iterator[dict[str, Any]]:
@@ -87,7 +97,7 @@ def _from_text(where: str, line: str, task: Task) -> AnyExample:
         return TaggedWords(tuple(line.split()), where=where)
     if Options in shapes:
         raise UserError(f"{where}: options come as JSON lines: text, question, options")
-    if Question not in shapes and not _asks_pairs(task):
+    if Question not in shapes and not asks_pairs(task):
         return Example(line.strip(), where=where)
     first, tab, second = line.partition("\t")
     if not tab:
@@ -112,11 +122,12 @@ def _from_json(where: str, line: str, task: Task) -> AnyExample:
         return Options(_value(where, row, "text", str), ways, question, where=where)
     if isinstance(task.reader, TableReader):
         return task.reader.example(where, row)
-    pair = _value(where, row, "pair", str).strip() if _asks_pairs(task) or "pair" in row else None
+    pair = _value(where, row, "pair", str).strip() if asks_pairs(task) or "pair" in row else None
     return Example(_value(where, row, "text", str).strip(), pair, where=where)
 
 
-def _asks_pairs(task: Task) -> bool:
+def asks_pairs(task: Task) -> bool:
+    """Whether an example of a task is two texts."""
     reader = task.reader
     by_table = isinstance(reader, TableReader) and reader.columns.second is not None
     return by_table or task.answer.own_kind() in ("closeness", "relevance")

@@ -53,7 +53,7 @@ def read_last_max_mean(states: Tensor, document: Tensor | None) -> Tensor:
     if document is None:
         document = torch.zeros_like(states[..., 0])
     seen = states.masked_fill((document < 0)[..., None], torch.finfo(states.dtype).min)
-    last = states[torch.arange(len(states), device=states.device), last_real(document)]
+    last = states[torch.arange(states.shape[0], device=states.device), last_real(document)]
     return torch.cat((last, seen.amax(1), read_mean(states, document)), dim=-1)
 
 

@@ -19,8 +19,9 @@ from bertwright.model.text_model import TextModel
 from bertwright.recipes import Recipe
 from bertwright.tasks.adaptation.adaptation import USUAL_WIDTH
 from bertwright.tasks.data import TaskData
-from bertwright.tasks.finetuning import FineTuneResult, Watch, finetune_together
+from bertwright.tasks.finetuning import FineTuneResult, finetune_together
 from bertwright.tasks.finetuning_settings import FineTuning
+from bertwright.tasks.task_training import Watch
 from bertwright.training.clock import Clock, Place
 from bertwright.training.reporting import Reporter, Reporters
 

@@ -1,6 +1,6 @@
 """Steps of fine-tuning: the items of one part with what is asked of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,6 +25,14 @@ MICRO_BATCH_PLACES = 8192
 
 ANSWER = "answer"
 """The name of the one question that is asked."""
+
+
+Counts = Callable[[Sequence[TaskRow], float], Mapping[str, float]]
+
+
+def uncounted(rows: Sequence[TaskRow], count: float) -> Mapping[str, float]:
+    """Nothing but what is asked."""
+    return {}
 
 
 @dataclass(frozen=True)
@@ -70,6 +78,8 @@ class Batches:
     """By which pieces are numbered, where that is not by the vocabulary."""
     asks_next: bool = False
     """Whether next pieces are asked for as well."""
+    counts: Counts = uncounted
+    """What else losses are divided by, of the rows of a step and the number of their targets."""
 
     def at(self, place: Place) -> StepBatch[TaskBatch]:
         """The batch of a step."""
@@ -94,6 +104,7 @@ class Batches:
         counts = {ANSWER: float(count)}
         if self.asks_next:
             counts[NEXT_PIECES] = float(num_next_pieces(real))
+        counts |= self.counts(real, float(count))
         num_tokens = sum(len(row.pieces) for row in real)
         return StepBatch(micro_batches, counts, len(real), num_tokens)
 

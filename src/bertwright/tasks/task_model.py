@@ -79,7 +79,7 @@ class Adapted(nn.Module):
 
     ``rate`` is that of the dropout in the heads; that of the encoder stands in its recipe. Of the
     vocabulary its table has ``num_rows`` only, where that is stated. With ``names`` it has the
-    output over the vocabulary as well.
+    output over the vocabulary as well. ``teaching`` is what a teacher trains beside.
     """
 
     def __init__(
@@ -103,6 +103,7 @@ class Adapted(nn.Module):
         self.output = recipe.output.build(recipe.encoder, vocabulary_size) if names else None
         if self.output is not None:
             self.output.share(self.encoder.embeddings)
+        self.teaching: nn.Module | None = None
 
     @staticmethod
     def empty(
@@ -172,7 +173,7 @@ class Adapted(nn.Module):
         """What solves one of the tasks with these parameters, the whole table among them, on the
         CPU in float32."""
         model = TaskModel.empty(
-            self.recipe, self.vocabulary_size, self.plans[part], self.adaptation
+            self.recipe, self.vocabulary_size, self.plans[part], self.adaptation.left
         )
         known = {**parameters, **dict(self.named_buffers())}
         if self.changes is not None:

@@ -15,22 +15,33 @@ from bertwright.optimisers.adam import AdamW
 from bertwright.optimisers.parameters import MasterParameters, levels_of
 from bertwright.schedules import Schedule
 from bertwright.tasks.bucketing import BatchPlan
-from bertwright.tasks.heads import begin
+from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.heads import Head, begin
 from bertwright.tasks.judging import Best, EpochReport, Judge
 from bertwright.tasks.kept_states import KeptStates
 from bertwright.tasks.language_model import NEXT_PIECES, next_pieces_loss
 from bertwright.tasks.parts import Part, Turns
-from bertwright.tasks.perturbation import Perturbation
+from bertwright.tasks.perturbation import Perturbation, Run
 from bertwright.tasks.seen_pieces import TABLE, SeenPieces
-from bertwright.tasks.task_batches import ANSWER, Batches, TaskBatch
+from bertwright.tasks.task_batches import ANSWER, Batches, TaskBatch, uncounted
 from bertwright.tasks.task_model import Adapted
+from bertwright.tasks.teaching import Lesson, TaskTeaching
 from bertwright.training.clipping import Clipping
 from bertwright.training.clock import Clock, Place, every
 from bertwright.training.distributed import Processes
 from bertwright.training.loop import Job, train
 from bertwright.training.procedure import Procedure
 from bertwright.training.reporting import Reporter, Reporters
+from bertwright.training.teaching import TEACHING
 from bertwright.training.unfreezing import Unfreezing
+
+Watch = Callable[[int, Clock], Reporter]
+"""Makes what follows the run of a seed, from its clock."""
+
+
+def unwatched(seed: int, clock: Clock) -> Reporter:
+    """Nothing follows."""
+    return Reporter()
 
 
 @dataclass(frozen=True)
@@ -54,9 +65,10 @@ class Training:
     precision: Precision
     perturbation: Perturbation | None
     language_model: float
+    teaching: TaskTeaching | None
     folder: Path
     seen: SeenPieces | None
-    watch: Callable[[int, Clock], Reporter]
+    watch: Watch
     procedures: Sequence[Procedure] = ()
     epochs_seen: list[EpochReport] = field(default_factory=list[EpochReport])
 
@@ -74,17 +86,29 @@ class Training:
             judge.evaluate(clock.place(0))
         else:
             update = self.optimiser.build(parameters, compiled)
+            unfreezing = Unfreezing(parameters, update, self._levels(turns))
+            beside = [
+                procedure
+                for each in (self.net.changes, self.teaching)
+                for procedure in (() if each is None else each.procedures)
+            ]
             job = Job(
                 parameters=parameters,
                 update=update,
-                procedures=[Unfreezing(parameters, update, self._levels(turns)), *self.procedures],
+                procedures=[unfreezing, *self.procedures, *beside],
                 batch=Batches(
-                    self.source, self.parts, plans, turns, self.seen, self.language_model > 0
+                    self.source,
+                    self.parts,
+                    plans,
+                    turns,
+                    self.seen,
+                    self.language_model > 0,
+                    uncounted if self.teaching is None else self.teaching.counts,
                 ).at,
                 losses=_Losses(self, seed, kept),
                 clock=clock,
                 rate=self.schedule.at,
-                weights=lambda place: {NEXT_PIECES: self.language_model},
+                weights=self._weights,
                 clip=Clipping(self.clip, compiled),
                 processes=Processes(device=device),
                 evaluate=judge.evaluate,
@@ -104,6 +128,7 @@ class Training:
         last = self.net.adaptation.trained_levels(max(self.epochs - 1, 0), self.epochs)
         least = 0 if last is None else 1 + max(levels.values()) - last
         sizes = {name: parameter.numel() for name, parameter in parameters.items()}
+        sizes |= {name: 0 for name in sizes if name.startswith(TEACHING)}
         if self.seen is not None:
             sizes[f"encoder.{TABLE}"] = self.seen.whole.numel()
         trained = sum(
@@ -126,8 +151,24 @@ class Training:
         if self.net.changes is not None:
             self.net.changes.begin(seed)
         for number, part in enumerate(self.parts):
-            begin(self.net.head(number), self.source.model, seed)
-            part.answering.begin(self.net.head(number).out, self.source)
+            self._begin_head(self.net.head(number), part, seed)
+        if self.teaching is not None:
+            self.teaching.begin(seed)
+
+    def _begin_head(self, head: Head, part: Part, seed: int) -> None:
+        """One that knows nothing, or that of a model that has learned the same task already."""
+        known = self.source
+        if isinstance(known, FineTuned) and known.knows(part.task, head.state_dict()):
+            head.load_state_dict(known.net.head.state_dict())
+            part.answering.unfold_from(head.out)
+            return
+        begin(head, known.model, seed)
+        part.answering.begin(head.out, known)
+
+    def _weights(self, place: Place) -> Mapping[str, float]:
+        if self.teaching is not None:
+            return self.teaching.weights(place)
+        return {NEXT_PIECES: self.language_model}
 
     def _levels(self, turns: Turns) -> Callable[[Place], int | None]:
         adaptation, epochs = self.net.adaptation, self.epochs
@@ -177,6 +218,8 @@ class _Losses:
                 self.seed + place.step,
             )
             return {ANSWER: found}
+        if training.teaching is not None:
+            return self._taught(training.teaching, batch, place, lambda: answered(read(wanted)))
         if net.output is None:
             return {ANSWER: answered(read(wanted))[1]}
         states = read(None)
@@ -190,3 +233,13 @@ class _Losses:
         )
         own = states if wanted is None else states.flatten(0, 1).index_select(0, wanted)
         return {ANSWER: answered(own)[1], NEXT_PIECES: next_pieces}
+
+    def _taught(
+        self, teaching: TaskTeaching, batch: TaskBatch, place: Place, run: Run
+    ) -> dict[str, Loss]:
+        """The loss of the labels, and those of the teacher."""
+        encoder = self.training.net.encoder
+        with encoder.record(*teaching.sites, gradients=True) as values:
+            outputs, labels = run()
+        lesson = Lesson(batch, outputs, values, place.progress)
+        return {ANSWER: labels, **teaching.losses(lesson)}

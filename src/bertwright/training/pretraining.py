@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from bertwright.model.model import Model
 from bertwright.optimisers.parameters import MasterParameters
 from bertwright.recipes import Recipe
 from bertwright.text.shards import Data
+from bertwright.training.batch_source import StepBatch
 from bertwright.training.charts import draw_losses
 from bertwright.training.clipping import Clipping
 from bertwright.training.clock import BudgetClock, Clock, Place, When, every, seconds_of
@@ -45,6 +46,7 @@ from bertwright.training.recipe_procedures import recipe_procedures
 from bertwright.training.reporting import Reporter, Reporters, Speed
 from bertwright.training.run_folder import RunFolder, choose_recipe, fitted
 from bertwright.training.stream_memory import StreamMemory
+from bertwright.training.teaching import PieceTeacher, PieceTeaching
 from bertwright.training.tensorboard import TensorBoard
 from bertwright.training.watching import HeldOutWatch
 
@@ -75,6 +77,7 @@ def pretrain(
     budget: str | float | None = None,
     resume: bool = False,
     start_from: str | Path | None = None,
+    teacher: PieceTeacher | None = None,
     tensorboard: bool = False,
     quiet: bool = False,
     seconds_spent: float = 0.0,
@@ -90,6 +93,7 @@ def pretrain(
         budget: seconds, or a text such as ``20m``, in the place of the recipe's steps.
         resume: continue the run in ``out``, bit for bit; from the beginning if there is none.
         start_from: a model folder whose weights are the first.
+        teacher: who is learned from beside what the recipe asks.
         quiet: without a line of progress.
         seconds_spent: of the budget, before this call.
 
@@ -122,7 +126,8 @@ def pretrain(
             folder.start(chosen, source)
         try:
             with folder.held() if mine.first else nullcontext():
-                run = _Pretraining(model, batches, opened, folder, mine, seconds, started)
+                teaching = None if teacher is None else teacher.teaching(model, opened)
+                run = _Pretraining(model, batches, opened, folder, mine, seconds, started, teaching)
                 return run.to_the_end(tensorboard, quiet)
         except CannotCompile as without:
             lost = without.seconds
@@ -138,6 +143,7 @@ def pretrain(
         budget=budget,
         resume=True,
         start_from=start_from,
+        teacher=teacher,
         tensorboard=tensorboard,
         quiet=quiet,
         seconds_spent=lost,
@@ -165,8 +171,12 @@ class _Pretraining:
         mine: Processes,
         budget: float | None,
         started: float,
+        teaching: PieceTeaching | None,
     ) -> None:
         self.recipe = recipe = model.recipe
+        self.teaching = model.teaching = teaching
+        if teaching is not None:
+            teaching.begin(recipe.seed)
         self.batches, self.data, self.folder, self.mine = batches, data, folder, mine
         self.device = mine.device
         folder.checkpoints.keep = recipe.checkpoints_kept
@@ -174,6 +184,12 @@ class _Pretraining:
         data_hash = self._decide("data", lambda: data.manifest.hash)
         self.budget: float | None = self._decide("budget", lambda: budget)
         _check_same(folder.path, data, data_hash, budget, self.budget)
+        about = "" if teaching is None else teaching.about
+        if self._decide("teacher", lambda: about) != about:
+            raise UserError(
+                f"{folder.path} was started with {'another' if teaching else 'a'} teacher: "
+                f"continue with the one it had"
+            )
         self.vocabulary_size = data.tokenizer.size
         self.peak = known_matrix_peak(recipe.precision, self.device)
         self.compiled = self._decide("compile", self._compile)
@@ -225,11 +241,11 @@ class _Pretraining:
             parameters=self.parameters,
             update=update,
             procedures=[*procedures, memory],
-            batch=self.batches,
-            losses=RecipeLosses(recipe, self.model, memory=memory),
+            batch=self._batch,
+            losses=RecipeLosses(recipe, self.model, memory=memory, teaching=self.teaching),
             clock=self.clock,
             rate=recipe.schedule.at,
-            weights=self.batches.weights,
+            weights=self._weights,
             clip=Clipping(recipe.clip, self.compiled),
             processes=self.mine,
             evaluate=self._evaluate,
@@ -239,6 +255,19 @@ class _Pretraining:
             reporter=reporter,
             folder=self.folder.path,
         )
+
+    def _batch(self, place: Place) -> StepBatch[Batch]:
+        step = self.batches(place)
+        if self.teaching is None:
+            return step
+        return replace(step, counts={**step.counts, **self.teaching.counts(step)})
+
+    def _weights(self, place: Place) -> Mapping[str, float]:
+        own = self.batches.weights(place)
+        if self.teaching is None:
+            return own
+        share = self.teaching.share(place)
+        return {n: share * w for n, w in own.items()} | self.teaching.weights(place)
 
     def _evaluate(self, place: Place) -> Evaluation:
         with nullcontext() if self.average is None else self.average.lent():
@@ -280,6 +309,8 @@ class _Pretraining:
         return long_ago
 
     def _compile(self) -> bool:
+        if self.teaching is not None and self.teaching.sites:
+            return False
         if self.recipe.compile != "auto":
             return self.recipe.compile
         kind = self.device.type
@@ -298,6 +329,7 @@ class _Pretraining:
             self.average.take_over()
         figures = self.watch.at_the_end()
         self.parameters.release()
+        self.model.teaching = None
         draw_losses(self.folder.metrics, self.folder.picture, figures.get("unigram_entropy"))
         result = Pretrained(
             self.folder.path,

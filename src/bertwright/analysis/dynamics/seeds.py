@@ -12,9 +12,10 @@ from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.dynamics.tagging import SETTINGS, Tagging, lacks_tagging
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
 from bertwright.statistics import estimate
-from bertwright.tasks.finetuning import prepare_training, unwatched
+from bertwright.tasks.assembling import prepare_training
 from bertwright.tasks.finetuning_settings import FineTuning
 from bertwright.tasks.parts import Turns, plans_of
+from bertwright.tasks.task_training import unwatched
 
 Floats = NDArray[np.float64]
 

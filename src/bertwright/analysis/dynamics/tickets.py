@@ -16,10 +16,11 @@ from bertwright.analysis.dynamics.tagging import SETTINGS, Tagging, lacks_taggin
 from bertwright.analysis.findings import Finding, Found, Stored
 from bertwright.randomness import key
 from bertwright.significance import of_difference, of_ratio
+from bertwright.tasks.assembling import prepare_training
 from bertwright.tasks.fine_tuned import FineTuned
-from bertwright.tasks.finetuning import prepare_training, unwatched
 from bertwright.tasks.finetuning_settings import FineTuning
 from bertwright.tasks.parts import Turns, plans_of
+from bertwright.tasks.task_training import unwatched
 
 Floats = NDArray[np.float64]
 

@@ -152,15 +152,16 @@ def by_layer(found: Importances) -> Importances:
     return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-30)
 
 
-def kept_heads(found: Importances, share: float) -> list[list[int]]:
-    """By layer, the heads that stay where this ``share`` of them goes, those of the least
-    importance (layers, H) first; the last head of a layer stays."""
+def kept_parts(found: Sequence[NDArray[np.float64]], share: float) -> list[list[int]]:
+    """By layer, the parts that stay where this ``share`` of all goes, those of the least importance
+    first; ``found`` has one for each part of every layer. The last part of a layer stays."""
     kept = [list(range(len(own))) for own in found]
-    going = round(share * found.size)
-    for at in np.argsort(found, axis=None, kind="stable"):
-        layer, head = divmod(int(at), found.shape[1])
+    places = [(layer, part) for layer, own in enumerate(found) for part in range(len(own))]
+    going = round(share * len(places))
+    for at in np.argsort(np.concatenate([*found]), kind="stable"):
+        layer, part = places[at]
         if going and len(kept[layer]) > 1:
-            kept[layer].remove(head)
+            kept[layer].remove(part)
             going -= 1
     return kept
 

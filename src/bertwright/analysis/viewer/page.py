@@ -35,8 +35,13 @@ NEURONS_AT_MOST = 500_000
 
 
 def write_view(case: Case, out: Path, made: str, num_shown: int | None = None) -> None:
-    """Write the page for the first texts of the case; the words of all are neighbours. What another
-    model does differently can be looked at, too, where the case has one.
+    """Write what :func:`view_page` gives."""
+    write_text(out, view_page(case, made, num_shown))
+
+
+def view_page(case: Case, made: str, num_shown: int | None = None) -> str:
+    """The page for the first texts of the case; the words of all are neighbours. What another model
+    does differently can be looked at, too, where the case has one. ``made`` says how it was.
 
     Errors: UserError where the two read the texts as other pieces, or have other heads.
     """
@@ -65,7 +70,7 @@ def write_view(case: Case, out: Path, made: str, num_shown: int | None = None) -
         for name in ("html", "css", "js")
     }
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(parts["html"])
-    page = template.render(
+    return template.render(
         subject=case.subject,
         made=made,
         style=parts["css"],
@@ -73,7 +78,6 @@ def write_view(case: Case, out: Path, made: str, num_shown: int | None = None) -
         # Nothing in it may end the element that it stands in.
         data=json.dumps(data, ensure_ascii=False).replace("</", "<\\/"),
     )
-    write_text(out, page)
 
 
 def packed(values: NDArray[Any]) -> dict[str, Any]:

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from bertwright.bench.extras import require
 from bertwright.bench.finetuning.plan import Compared, Plan
+from bertwright.extras import require
 from bertwright.tasks.answers import Floats
 from bertwright.tasks.encoding import TaskRow
 from bertwright.tasks.parts import Part

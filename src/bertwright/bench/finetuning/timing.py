@@ -19,8 +19,10 @@ from bertwright.bench.ours import Laps
 from bertwright.bench.turns import Contestant, Turns
 from bertwright.interop.loading import load
 from bertwright.machine import tune_allocator
-from bertwright.tasks.finetuning import prepare_training, unwatched, with_every_seed
+from bertwright.tasks.assembling import prepare_training
+from bertwright.tasks.finetuning import with_every_seed
 from bertwright.tasks.parts import Part
+from bertwright.tasks.task_training import unwatched
 
 FOREVER = 100
 """How often all rows come again; the turns end before."""

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from bertwright.axes import did_you_mean
-from bertwright.bench.extras import require
 from bertwright.bench.learning import evaluation
 from bertwright.bench.learning.arms import Arm, PeerArm, Plan, Setting
 from bertwright.errors import UserError
+from bertwright.extras import require
 from bertwright.files import write_text
 from bertwright.recipes import Recipe
 from bertwright.text.shards import Data

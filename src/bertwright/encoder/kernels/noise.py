@@ -78,8 +78,9 @@ def dropout(
 
 def locked_dropout(x: Tensor, rate: float, noise: Noise | None, site: int) -> Tensor:
     """Dropout of x (B, L, D) that is the same at all places of a row (Gal and Ghahramani 2016)."""
-    ones = x.new_ones(len(x), 1, x.shape[-1])
-    return x if noise is None or rate == 0.0 else x * dropout(ones, rate, noise, site)
+    if noise is None or rate == 0.0:
+        return x
+    return x * dropout(x.new_ones(len(x), 1, x.shape[-1]), rate, noise, site)
 
 
 def row_dropout(x: Tensor, row: Tensor, rate: float, noise: Noise | None, site: int) -> Tensor:

@@ -41,18 +41,26 @@ class Trace(NamedTuple):
 
 def explicit(x: Tensor, start: State, weights: Weights, clip: float | None = None) -> Trace:
     """Step by step over x (R, T, D); ``clip`` bounds the cell and the projected state."""
-    h, c = start
+    state = start
     steps: list[tuple[Tensor, Tensor, Tensor]] = []
     for entering in F.linear(x, weights.input, weights.bias).unbind(1):
-        i, f, g, o = (entering + F.linear(h, weights.recurrent)).chunk(4, dim=1)
-        i, f, g, o = torch.sigmoid(i), torch.sigmoid(f), torch.tanh(g), torch.sigmoid(o)
-        c = _clipped(f * c + i * g, clip)
-        h = o * torch.tanh(c)
-        if weights.projection is not None:
-            h = _clipped(F.linear(h, weights.projection), clip)
-        steps.append((h, c, torch.cat((i, f, g, o), dim=1)))
+        state, gates = step(entering, state, weights, clip)
+        steps.append((state.h, state.c, gates))
     h_steps, c_steps, gate_steps = zip(*steps, strict=True)
     return Trace(torch.stack(h_steps, 1), torch.stack(c_steps, 1), torch.stack(gate_steps, 1))
+
+
+def step(
+    entering: Tensor, before: State, weights: Weights, clip: float | None = None
+) -> tuple[State, Tensor]:
+    """What ``before`` becomes by what enters the gates (R, 4H) at a place, and the gates."""
+    i, f, g, o = (entering + F.linear(before.h, weights.recurrent)).chunk(4, dim=1)
+    i, f, g, o = torch.sigmoid(i), torch.sigmoid(f), torch.tanh(g), torch.sigmoid(o)
+    c = _clipped(f * before.c + i * g, clip)
+    h = o * torch.tanh(c)
+    if weights.projection is not None:
+        h = _clipped(F.linear(h, weights.projection), clip)
+    return State(h, c), torch.cat((i, f, g, o), dim=1)
 
 
 def final(trace: Trace, lengths: Tensor) -> State:

@@ -98,18 +98,19 @@ class FixedAttention(nn.Module):
 
     def _bias(self, x: Tensor, around: Surroundings) -> Tensor:
         """(B or 1, H, L, L): the logarithms of the weights, 0 for heads that are learned."""
-        place = torch.arange(x.shape[1], device=x.device)
+        length = x.shape[1]
+        place = torch.arange(length, device=x.device)
         seen = around.view.mask
         if around.view.shape == "causal":
             seen = (place[:, None] >= place)[None, None]
         if seen is None:
-            seen = torch.ones(1, 1, len(place), len(place), dtype=torch.bool, device=x.device)
+            seen = torch.ones(1, 1, length, length, dtype=torch.bool, device=x.device)
         seen = seen.expand(-1, self.shape.heads, -1, -1)[:, : len(self.patterns)]
         weights = torch.cat(
             [pattern_weights(p, place, seen[:, n : n + 1]) for n, p in enumerate(self.patterns)],
             dim=1,
         )
-        itself = torch.eye(len(place), device=x.device)
+        itself = torch.eye(length, device=x.device)
         for instead in (itself * seen, seen.float()):
             weights = torch.where(weights.sum(-1, keepdim=True) == 0, instead, weights)
         free = self.shape.heads - len(self.patterns)

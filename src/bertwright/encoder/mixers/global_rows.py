@@ -96,7 +96,7 @@ def _at(places: Tensor, rotation: Rotation) -> Rotation:
     """The rotation (B, 1, G, d) of some places."""
 
     def chosen(part: Tensor) -> Tensor:
-        own = part.expand(len(places), -1, -1, -1)
+        own = part.expand(places.shape[0], -1, -1, -1)
         return own.gather(2, places[:, None, :, None].expand(-1, -1, -1, own.shape[3]))
 
     return chosen(rotation[0]), chosen(rotation[1])

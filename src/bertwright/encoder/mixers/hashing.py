@@ -126,7 +126,8 @@ class HashingAttention(nn.Module):
     ) -> Tensor:
         assert view.order is not None, "an encoder choice allows no other rule"
         length, dtype = shared.shape[2], value.dtype
-        if self.choice.meets_all(length):
+        # For rows of any length there is the one graph of that, which is the definition.
+        if torch.compiler.is_exporting() or self.choice.meets_all(length):
             return self._among_all(shared, value, view, noise, site)
         missing = -length % self.choice.chunk
         shared, value = (pad(t, (0, 0, 0, missing)) for t in (shared, value))
@@ -161,8 +162,8 @@ class HashingAttention(nn.Module):
         buckets = self._buckets(shared.to(value.dtype), noise)
         if view.real is not None:
             buckets = self._alone(buckets, ~view.real)
+        turns = _inverse(_sorted(buckets)).int()
         buckets = buckets.int()
-        turns = _inverse(torch.argsort(buckets, dim=-1, stable=True)).int()
         distance = turns[..., None] - turns[..., None, :]
         far = _far(distance, self.choice.chunk, view.order == "causal")
         seen = (buckets[..., None] == buckets[..., None, :]) & ~far
@@ -201,7 +202,7 @@ class Order:
     """
 
     def __init__(self, buckets: Tensor, chunk: int, causal: bool) -> None:
-        self.places = torch.argsort(buckets, dim=-1, stable=True)
+        self.places = _sorted(buckets)
         self.turns = _inverse(self.places)
         self.chunk, self.chunks_beside = chunk, 2 if causal else 3
         bucket = self._by_chunk(buckets.gather(-1, self.places))[..., None]
@@ -270,6 +271,12 @@ def _taken(values: Tensor, places: Tensor) -> Tensor:
     index = places + first.view(batch, heads, own_rounds, 1)
     flat = values.reshape(-1, width).index_select(0, index.flatten())
     return flat.view(*places.shape, width)
+
+
+def _sorted(buckets: Tensor) -> Tensor:
+    """The places of ``buckets`` (..., P) bucket by bucket, in each as they stand in the row."""
+    number = buckets.shape[-1]
+    return torch.argsort(buckets * number + torch.arange(number, device=buckets.device), dim=-1)
 
 
 def _inverse(places: Tensor) -> Tensor:

@@ -136,7 +136,7 @@ class Lstm(nn.Module):
         past: Carried | None = None,
     ) -> Tensor:
         """x (B, L, reads) to (B, L, writes), in the way of this number."""
-        read, weights = runs.read(x), self._weights(noise, number)
+        read, weights = runs.read(x), self.weights(noise, number)
         start = self._start(read, runs, past)
         listening = site is not None and site.wants("state", "cell", "gates")
         if listening or not self.is_fused:
@@ -150,7 +150,8 @@ class Lstm(nn.Module):
             past.keep(torch.cat(end, dim=1)[runs.last][:, None])
         return tap(site, "state", runs.written(found, x))
 
-    def _weights(self, noise: Noise | None, number: int) -> Weights:
+    def weights(self, noise: Noise | None, number: int) -> Weights:
+        """What one pass in the way of this number computes with."""
         bias = self.input.bias if self.second_bias is None else self.input.bias + self.second_bias
         cell = len(bias) // 4
         bias = bias + nn.functional.pad(bias.new_full((cell,), self.forget), (cell, 2 * cell))

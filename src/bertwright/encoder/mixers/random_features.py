@@ -145,8 +145,11 @@ def causal_sums(asking: Tensor, asked: Tensor, value: Tensor) -> Tensor:
     ones = value.new_ones(*value.shape[:3], 1)
     counted = torch.cat((value, ones), dim=-1)
     found: list[Tensor] = []
-    chunks = (t.split(CHUNK, dim=2) for t in (asking, asked, counted))
-    for q, k, v in zip(*chunks, strict=True):
+    given = (asking, asked, counted)
+    # What is exported is for rows of any length: all of a row is one chunk.
+    whole = torch.compiler.is_exporting()
+    chunks = [given] if whole else zip(*(t.split(CHUNK, dim=2) for t in given), strict=True)
+    for q, k, v in chunks:
         found.append(q @ sums + (q @ k.transpose(-1, -2)).tril() @ v)
         sums = sums + k.transpose(-1, -2) @ v
     answers = torch.cat(found, dim=2)

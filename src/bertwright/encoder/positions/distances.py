@@ -36,7 +36,9 @@ class Distances:
             num_values = 2 * num_keys - 1
         values = num_keys - 1 - torch.arange(num_values, device=device)
         index = None
-        if queries.asking is not None or queries.backward is not None:
+        moved = queries.asking is not None or queries.backward is not None
+        # Moving columns say nothing of a row of one place, and a graph serves rows of any length.
+        if moved or torch.compiler.is_exporting():
             index = num_keys - 1 - (queries.at[:, :, None] - keys.at[:, None, :])
         return Distances(values, num_keys, index)
 

@@ -151,16 +151,21 @@ def _order(several: "tuple[Visibility, ...]") -> Literal["all", "causal"] | None
 
 def _wide(rule: Visibility, coordinates: Coordinates, is_wide: Tensor, heads: int) -> Wide | None:
     """The wide places of a batch; None where no row has any."""
-    number = int(is_wide.sum(-1).max())
-    if not number:
-        return None
-    first = torch.argsort(is_wide, dim=-1, descending=True, stable=True)[:, :number]
-    places = first.where(is_wide.gather(-1, first), 0)
+    if torch.compiler.is_exporting():
+        # A graph is not told how many there are: every place is asked as if it were one.
+        places = torch.arange(is_wide.shape[-1], device=is_wide.device)[None]
+        slot = places
+    else:
+        number = int(is_wide.sum(-1).max())
+        if not number:
+            return None
+        first = torch.argsort(is_wide, dim=-1, descending=True, stable=True)[:, :number]
+        places = first.where(is_wide.gather(-1, first), 0)
+        slot = (is_wide.cumsum(-1) - 1).clamp(min=0)
     measured = coordinates.measured()
     where = places.expand(measured.num_rows, -1)
-    queries = measured.each(lambda own: own.expand(len(where), -1).gather(-1, where)[..., None])
+    queries = measured.each(lambda own: own.expand(where.shape[0], -1).gather(-1, where)[..., None])
     seen = _seen(rule, queries, measured.keys(), heads)
-    slot = (is_wide.cumsum(-1) - 1).clamp(min=0)
     return Wide(places, slot, is_wide, View("mask", *_seeing(seen)))
 
 

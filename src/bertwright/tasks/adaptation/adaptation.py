@@ -11,6 +11,7 @@ from bertwright.encoder.initialisation import initialise
 from bertwright.errors import UserError
 from bertwright.recipes import Recipe
 from bertwright.tasks.adaptation.adapters import begin_adapters, insert_adapters
+from bertwright.tasks.adaptation.changes import Changes
 from bertwright.tasks.adaptation.low_rank import LowRankChanges, matrices_of
 
 USUAL_RATE, USUAL_WIDTH = 5e-5, 768
@@ -54,9 +55,14 @@ class Adaptation(Choice):
     def insert(self, encoder: Encoder) -> None:
         """Put what it adds into an encoder that was just built."""
 
-    def changes(self, encoder: Encoder) -> LowRankChanges | None:
-        """What it adds to the weights of an encoder, beside it."""
+    def changes(self, encoder: Encoder) -> Changes | None:
+        """What it makes of the weights of an encoder."""
         return None
+
+    @property
+    def left(self) -> "Adaptation":
+        """What is still to be known of it in a finished model."""
+        return self
 
     def begin(self, encoder: Encoder, recipe: Recipe, seed: int) -> None:
         """Draw what it adds, freeze what it leaves as it is."""
@@ -191,7 +197,11 @@ class LowRank(Adaptation):
     def adds(self) -> bool:
         return True
 
-    def changes(self, encoder: Encoder) -> LowRankChanges:
+    @property
+    def left(self) -> Adaptation:
+        return Full()
+
+    def changes(self, encoder: Encoder) -> Changes:
         if not matrices_of(encoder, self.sublayers):
             raise UserError(
                 f"adaptation.sublayers: {' and '.join(self.sublayers)} of this encoder has no "

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from bertwright.encoder.encoder import Encoder
 from bertwright.encoder.roles import Role, roles
 from bertwright.randomness import key
+from bertwright.tasks.adaptation.changes import Changes
 
 
-class LowRankChanges(nn.Module):
+class LowRankChanges(Changes):
     """A and B of all matrices in these sublayers of an encoder.
 
     Several matrices that are stored in one, as queries, keys and values are, have one pair each.
@@ -46,7 +47,6 @@ class LowRankChanges(nn.Module):
             up.zero_()
 
     def forward(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The changed matrices by name, of those as they were."""
         return {
             name: _sum(weights[name], self.scale * torch.bmm(up.float(), down.float()))
             for name, down, up in zip(self.names, self.down, self.up, strict=True)

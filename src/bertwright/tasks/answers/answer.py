@@ -197,8 +197,17 @@ class Answering(ABC):
         """What a temperature is fitted on, where the answer is calibrated."""
         return None
 
+    def as_trained(self, outputs: Tensor) -> Tensor:
+        """Outputs of a finished model as those of a head in training, whose last layer has not
+        undone what :meth:`fitted` made of the targets."""
+        return outputs
+
     def fold_into(self, out: nn.Module) -> None:
         """Let the last layer of a head undo what :meth:`fitted` made of the targets."""
+        return
+
+    def unfold_from(self, out: nn.Module) -> None:
+        """Make the last layer of a finished model what it was in training."""
         return
 
 

@@ -258,8 +258,17 @@ class NumberAnswering(_InWindows):
             for windows in by_example(rows, outputs, len(examples))
         ]
 
+    def as_trained(self, outputs: Tensor) -> Tensor:
+        return (outputs - self.mean) / self.deviation
+
     @torch.no_grad()
     def fold_into(self, out: nn.Module) -> None:
         last: Any = out
         last.weight.mul_(self.deviation)
         last.bias.mul_(self.deviation).add_(self.mean)
+
+    @torch.no_grad()
+    def unfold_from(self, out: nn.Module) -> None:
+        last: Any = out
+        last.weight.div_(self.deviation)
+        last.bias.sub_(self.mean).div_(self.deviation)

@@ -1,4 +1,4 @@
-"""The peers are libraries of extras: they are asked for before anything is measured."""
+"""Libraries of extras are asked for before anything is done that would need them at its end."""
 
 from importlib.util import find_spec
 

@@ -1,0 +1,142 @@
+"""Scores, bytes and milliseconds of several artefacts of one task, the first of which is the base.
+
+Each is scored as it is timed: from its folder, in its precision. They are timed in processes of
+their own that take turns, on rows of one length: encoder and head, without reading texts.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from bertwright.axes import Precision
+from bertwright.bench.turns import Contestant
+from bertwright.errors import UserError
+from bertwright.interop.loading import load
+from bertwright.randomness import key
+from bertwright.tasks.evaluation import evaluate
+from bertwright.tasks.fine_tuned import FineTuned
+
+COLUMNS = {
+    "artefact": "artefact",
+    "score": "score",
+    "lost": "lost",
+    "megabytes": "MB",
+    "smaller": "times smaller",
+    "ms_1x32": "ms at 1x32",
+    "faster_1x32": "times faster",
+    "ms_1x128": "ms at 1x128",
+    "faster_1x128": "times faster ",
+    "ms_32x128": "ms at 32x128",
+    "faster_32x128": "times faster  ",
+}
+"""What a document shows, by key."""
+
+SHAPES = ((1, 32, 40), (1, 128, 20), (32, 128, 2))
+"""Rows, their length, and how many answers a turn has."""
+
+DRAWS = 2000
+"""Of the rounds, for an interval."""
+
+WEIGHTS = ("model.int8.onnx", "model.onnx", "model.safetensors")
+"""The files of which the first that a folder has is what is computed with."""
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """A folder in a precision, None for the usual one."""
+
+    folder: Path
+    precision: Precision | None = None
+
+    @staticmethod
+    def of(said: str) -> "Artefact":
+        """What ``FOLDER`` or ``FOLDER@float32`` names; UserError for another precision."""
+        folder, at, precision = said.partition("@")
+        if at and precision != "float32":
+            raise UserError(f"{said}: behind the @ of a folder stands float32, or nothing at all")
+        return Artefact(Path(folder), "float32" if at else None)
+
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+        return self.folder.name + (f", {self.precision}" if self.precision else "")
+
+    @property
+    def bytes(self) -> int:
+        """Of the file that is computed with, and of what lies beside it where it is large."""
+        names = WEIGHTS[1:] if self.precision else WEIGHTS
+        name = next(n for n in names if (self.folder / n).is_file())
+        return sum(file.stat().st_size for file in self.folder.glob(f"{name}*"))
+
+
+def compare(
+    artefacts: Sequence[Artefact],
+    data: Path,
+    rounds: int,
+    threads: int | None,
+    say: Callable[[str], None],
+    shapes: Sequence[tuple[int, int, int]] = SHAPES,
+) -> list[dict[str, Any]]:
+    """A line for each, by the keys of ``COLUMNS``; UserError for a folder of no fine-tuned model,
+    and for one of another task than the first."""
+    found: list[dict[str, Any]] = []
+    for artefact in artefacts:
+        model = load(artefact.folder, artefact.precision)
+        if not isinstance(model, FineTuned):
+            raise UserError(f"{artefact.folder} is not fine-tuned for a task: run finetune first")
+        scored = evaluate(model, data)
+        if found and scored["metric"] != found[0]["metric"]:
+            raise UserError(
+                f"{artefact.folder} is scored by {scored['metric']}, {artefacts[0].folder} by "
+                f"{found[0]['metric']}: compare models of one task"
+            )
+        line = {"artefact": artefact.name, "bytes": artefact.bytes}
+        found.append(line | {name: scored[name] for name in ("task", "metric", "score")})
+        say(f"{artefact.name}: {scored['metric']} {scored['score']:.4f}")
+    for line in found:
+        line["lost"] = found[0]["score"] - line["score"]
+        line["megabytes"] = line["bytes"] / 1e6
+        line["smaller"] = found[0]["bytes"] / line["bytes"]
+    for batch, length, steps in shapes:
+        shape, given = f"{batch}x{length}", {"batch": batch, "length": length, "threads": threads}
+        times = _times(artefacts, given, steps, rounds)
+        for line, own in zip(found, times, strict=True):
+            line[f"ms_{shape}"] = 1000 * median(own)
+            line[f"faster_{shape}"] = median(times[0]) / median(own)
+            line[f"interval_{shape}"] = ratio_interval(times[0], own)
+        say(f"{shape}: " + ", ".join(f"{1000 * median(own):.2f} ms" for own in times))
+    return found
+
+
+def ratio_interval(base: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
+    """Of the ratio of two medians, 95 %, from rounds drawn again and again."""
+    draw = np.random.default_rng(key(0, "ratio of medians"))
+    which = draw.integers(0, len(base), (DRAWS, len(base)))
+    firsts, seconds = (np.median(np.asarray(each)[which], axis=1) for each in (base, other))
+    low, high = np.quantile(firsts / seconds, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def _times(
+    artefacts: Sequence[Artefact], given: Mapping[str, Any], steps: int, rounds: int
+) -> list[list[float]]:
+    """Seconds of one answer, by round, of each; the first round warms up."""
+    with ExitStack() as stack:
+        contestants = [
+            stack.enter_context(
+                Contestant(
+                    "bertwright.bench.artefacts.answering",
+                    {"folder": str(own.folder), "precision": own.precision, **given},
+                    dict(os.environ),
+                )
+            )
+            for own in artefacts
+        ]
+        turns = [[each.seconds_per_step(steps) for each in contestants] for _ in range(rounds + 1)]
+    return [list(own) for own in zip(*turns[1:], strict=True)]

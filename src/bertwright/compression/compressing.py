@@ -1,0 +1,194 @@
+"""From a fine-tuned model to a small one, by a method."""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertwright.compression.method import Method
+from bertwright.compression.structure import Removing
+from bertwright.compression.students import layers_taken, shortened
+from bertwright.compression.transfer import answered
+from bertwright.errors import UserError
+from bertwright.files import require_free
+from bertwright.model.text_model import TextModel
+from bertwright.recipes.loading import merged
+from bertwright.statistics import estimate, paired
+from bertwright.tasks.data import TaskData
+from bertwright.tasks.evaluation import evaluate
+from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.finetuning import FineTuneResult, finetune
+from bertwright.tasks.finetuning_settings import FineTuning
+from bertwright.tasks.formats.examples import Examples
+from bertwright.tasks.task import Task
+from bertwright.tasks.task_training import Watch, unwatched
+
+
+@dataclass(frozen=True)
+class Compressed:
+    """A teacher's score, those of its student by seed, and those of the same student that has
+    learned as long from the labels alone; () where that was not asked."""
+
+    method: str
+    teacher: FineTuned
+    of_teacher: float
+    runs: Sequence[FineTuneResult]
+    alone: Sequence[float]
+    seconds: float
+
+    @property
+    def best(self) -> FineTuneResult:
+        """The best of all seeds."""
+        return max(self.runs, key=lambda run: run.best.score)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What ``compress --json`` prints."""
+        scores = [run.best.score for run in self.runs]
+        found = estimate(scores)
+        before, after = (num_parameters(model) for model in (self.teacher, self.best.model))
+        told: dict[str, Any] = {
+            "method": self.method,
+            "task": self.best.task.name,
+            "metric": self.best.metric,
+            "teacher": self.of_teacher,
+            "scores": scores,
+            "mean": found.mean,
+            "interval": found.interval,
+            "kept": found.mean / self.of_teacher if self.of_teacher else None,
+            "parameters": after["all"],
+            "parameters_without_tables": after["without_tables"],
+            "smaller": before["all"] / after["all"],
+            "smaller_without_tables": before["without_tables"] / after["without_tables"],
+            "seconds": self.seconds,
+        }
+        if self.alone:
+            told["alone"] = list(self.alone)
+            told["better_than_alone"] = str(paired(scores, self.alone))
+        return told
+
+
+def compress(
+    teacher: FineTuned,
+    method: str,
+    data: TaskData,
+    *,
+    student: TextModel | None = None,
+    layers: int | None = None,
+    transfer: Examples | None = None,
+    seeds: int = 1,
+    alone: bool = False,
+    out: Path | None = None,
+    watch: Watch = unwatched,
+    settings: Mapping[str, Any] | None = None,
+) -> Compressed:
+    """Make a small model of a fine-tuned one, for the same task.
+
+    The student is ``layers`` of the teacher (half of them where nothing is said), or of another
+    model, which else is taken whole. ``transfer`` are texts without labels, for methods that learn
+    from such: without any, those of the task. With ``alone`` the same student is trained without a
+    teacher, too. ``settings`` are those of fine-tuning, for all stages. The best model is written
+    to ``out``.
+
+    Errors: UserError for what does not go together.
+    """
+    began, how = time.monotonic(), Method.load(method)
+    if out is not None:
+        require_free(out)
+    stated = {"length": teacher.maker.length, **(settings or {})}
+    first = FineTuning.of(stated).seed
+    task, train, dev = data.parts()
+    unlabelled = train if transfer is None else transfer
+    schooling = _Schooling(
+        how,
+        teacher,
+        _begun(teacher, student, layers, how),
+        task,
+        {"task": train, "transfer": answered(teacher, unlabelled) if how.transfers else ()},
+        dev,
+        watch,
+        stated,
+    )
+    each = range(first, first + seeds)
+    compressed = Compressed(
+        method,
+        teacher,
+        next(iter(evaluate(teacher, dev)["metrics"].values())),
+        [schooling.taught(seed) for seed in each],
+        [schooling.alone(seed).best.score for seed in each] if alone else (),
+        time.monotonic() - began,
+    )
+    if out is not None:
+        told = json.dumps(compressed.as_dict(), indent=1) + "\n"
+        compressed.best.write(out, {"compression.json": told})
+    return compressed
+
+
+def num_parameters(model: FineTuned) -> dict[str, int]:
+    """How many it has, and how many stand in no table of pieces or places."""
+    sizes = {name: p.numel() for name, p in model.net.named_parameters()}
+    tables = sum(n for name, n in sizes.items() if name.startswith("encoder.embeddings."))
+    return {"all": sum(sizes.values()), "without_tables": sum(sizes.values()) - tables}
+
+
+def _begun(
+    teacher: FineTuned, student: TextModel | None, layers: int | None, method: Method
+) -> TextModel:
+    """The student before its first stage."""
+    source = student or teacher
+    if layers is None and (student is not None or method.whole):
+        return source
+    depth = len(source.model.encoder.blocks)
+    return shortened(source, layers_taken(layers or max(depth // 2, 1), depth, method.taken))
+
+
+@dataclass(frozen=True)
+class _Schooling:
+    """What all seeds share."""
+
+    method: Method
+    teacher: FineTuned
+    student: TextModel
+    task: Task
+    texts: Mapping[str, Examples]
+    dev: Examples
+    watch: Watch
+    settings: Mapping[str, Any]
+
+    def taught(self, seed: int) -> FineTuneResult:
+        """All stages, one after the other; the last one's model."""
+        student, result = self.student, None
+        for stage in self.method.stages:
+            if stage.removing is not None:
+                student = self._left_of(student, stage.removing)
+            result = finetune(
+                student,
+                self.task,
+                train=self.texts[stage.texts],
+                dev=self.dev,
+                watch=self.watch,
+                teacher=stage.taught_by(self.teacher),
+                **merged(stage.settings, {**self.settings, "seed": seed}),
+            )
+            student = result.model
+        assert result is not None, "a method has a stage"
+        return result
+
+    def _left_of(self, student: TextModel, removing: Removing) -> FineTuned:
+        if not isinstance(student, FineTuned):
+            raise UserError(
+                "removing asks what matters for the task: leave --student and --layers out, so "
+                "that the fine-tuned model itself becomes small"
+            )
+        return removing.left_of(student, self.texts["task"])
+
+    def alone(self, seed: int) -> FineTuneResult:
+        """The student with the labels alone, for as many epochs."""
+        stages = [merged(stage.settings, self.settings) for stage in self.method.stages]
+        epochs = sum(FineTuning.of(stage).epochs for stage in stages)
+        stated: dict[str, Any] = {**stages[-1], "epochs": epochs, "seed": seed}
+        train = self.texts["task"]
+        return finetune(
+            self.student, self.task, train=train, dev=self.dev, watch=self.watch, **stated
+        )

@@ -1,0 +1,158 @@
+"""A fine-tuned model that teaches a smaller one the same task (Hinton et al. 2015)."""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from bertwright.compression.signals import Comparison, Heard, Signal, Sizes, compared_by
+from bertwright.errors import UserError
+from bertwright.objectives.objective import Loss
+from bertwright.schedules import Schedule
+from bertwright.tasks.encoding import TaskRow
+from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.parts import Part
+from bertwright.tasks.seen_pieces import SeenPieces
+from bertwright.tasks.task_batches import ANSWER, TaskBatch
+from bertwright.tasks.task_model import Adapted
+from bertwright.tasks.teaching import Lesson, TaskTeaching
+from bertwright.training.clock import Place
+
+
+@dataclass(frozen=True)
+class Distillation:
+    """A teacher, and what of it is heard; ``labels`` weighs the loss of the labels beside it."""
+
+    teacher: FineTuned
+    signals: Sequence[Signal]
+    labels: Schedule
+
+    def teaching(
+        self, student: Adapted, parts: Sequence[Part], seen: SeenPieces | None
+    ) -> TaskTeaching:
+        """The losses for a student.
+
+        Errors: UserError where the teacher knows another task or other labels, where the two cut
+        examples into unlike rows, and where values inside are compared of unlike pieces.
+        """
+        if len(parts) > 1:
+            raise UserError("a teacher knows one task: distil tasks one by one")
+        (part,) = parts
+        compared = compared_by(
+            self.signals, student.recipe.encoder, self.teacher.net.recipe.encoder
+        )
+        weights = {name: signal.weight for name, signal in zip(compared, self.signals, strict=True)}
+        taught = taught_outputs(self.teacher, part)
+        sites = [site for each in compared.values() for site in each.other_sites]
+        inside = _Inside.of(self.teacher, part, seen, sites) if sites else None
+        return _Distilling(compared, {ANSWER: self.labels, **weights}, part, taught, inside)
+
+
+class _Distilling(TaskTeaching):
+    """The losses of a teacher; ``taught`` is what it answers to every row, ``inside`` reads what
+    else is heard of it."""
+
+    def __init__(
+        self,
+        compared: Mapping[str, Comparison],
+        weights: Mapping[str, Schedule],
+        part: Part,
+        taught: Sequence[Tensor],
+        inside: "_Inside | None",
+    ) -> None:
+        super().__init__()
+        self._compared, self._weights = dict(compared), weights
+        self._part, self._taught, self._inside = part, taught, inside
+        self.comparisons = nn.ModuleList(compared.values())
+        self.sites = [site for each in compared.values() for site in each.sites]
+
+    def begin(self, seed: int) -> None:
+        for comparison in self._compared.values():
+            comparison.begin(seed)
+
+    def counts(self, rows: Sequence[TaskRow], count: float) -> dict[str, float]:
+        places = sum(len(row.pieces) for row in rows)
+        sizes = Sizes(float(len(rows)), float(places), count)
+        return {name: each.count(sizes) for name, each in self._compared.items()}
+
+    def weights(self, place: Place) -> dict[str, float]:
+        return {name: weight.at(place.progress) for name, weight in self._weights.items()}
+
+    def losses(self, lesson: Lesson) -> dict[str, Loss]:
+        batch, outputs = lesson.batch, lesson.outputs
+        numbers = batch.numbers[: batch.num_rows]
+        document = batch.coordinates.document
+        assert document is not None, "batches of tasks say which places are real"
+        real = document >= 0
+        real[batch.num_rows :] = False
+        heard = Heard(
+            outputs,
+            torch.cat([self._taught[number] for number in numbers]).to(outputs.device),
+            lesson.values,
+            {} if self._inside is None else self._inside(batch),
+            real,
+            lesson.progress,
+        )
+        counts = self.counts([self._part.rows[n] for n in numbers], float(len(batch.targets)))
+        none = outputs.new_zeros(())
+        return {
+            name: Loss(each(heard), counts[name], none) for name, each in self._compared.items()
+        }
+
+
+class _Inside:
+    """Values inside a teacher, for the rows of a step."""
+
+    def __init__(self, teacher: FineTuned, seen: SeenPieces | None, sites: Sequence[str]) -> None:
+        self._encoder, self._seen, self._sites = teacher.net.encoder, seen, sites
+        if teacher.precision == "bf16":
+            self._encoder = deepcopy(self._encoder).to(torch.bfloat16)
+
+    @staticmethod
+    def of(
+        teacher: FineTuned, part: Part, seen: SeenPieces | None, sites: Sequence[str]
+    ) -> "_Inside":
+        """Of a teacher that reads the rows of a part as its student does."""
+        own = teacher.answering.rows(teacher.maker, part.train)
+        if any(
+            (a.pieces, a.segments) != (b.pieces, b.segments)
+            for a, b in zip(own, part.rows, strict=True)
+        ):
+            raise UserError(
+                "the teacher reads texts as other pieces than its student: nothing inside the two "
+                "can be compared, only outputs"
+            )
+        return _Inside(teacher, seen, sites)
+
+    @torch.no_grad()
+    def __call__(self, batch: TaskBatch) -> Mapping[str, Tensor]:
+        pieces = batch.pieces if self._seen is None else self._seen.kept[batch.pieces]
+        with self._encoder.record(*self._sites) as values:
+            self._encoder(pieces, batch.coordinates)
+        return values
+
+
+def taught_outputs(teacher: FineTuned, part: Part) -> list[Tensor]:
+    """What a teacher's head gives for each row of a part, (k, K) float32, as a head in training
+    gives it.
+
+    Errors: UserError where it knows other labels, or cuts examples into other rows.
+    """
+    task, own = part.task, teacher.task
+    if (type(task.answer), tuple(task.labels)) != (type(own.answer), tuple(own.labels)):
+        raise UserError(
+            f"the teacher was fine-tuned for {own.name} ({', '.join(own.labels) or 'no labels'}), "
+            f"its student learns {task.name} ({', '.join(task.labels) or 'no labels'}): both need "
+            f"the same labels"
+        )
+    rows = teacher.answering.rows(teacher.maker, part.train)
+    sizes = ([(r.example, part.answering.num_answers(r)) for r in of] for of in (rows, part.rows))
+    if next(sizes) != next(sizes):
+        raise UserError(
+            f"the teacher cuts long examples into other rows than its student: set length to "
+            f"{teacher.maker.length}, as it was"
+        )
+    found = (torch.from_numpy(output).float() for output in teacher.outputs(rows))
+    return [part.answering.as_trained(output) for output in found]

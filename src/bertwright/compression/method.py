@@ -1,0 +1,130 @@
+"""How a model is made small: what the student is made of, and what it goes through."""
+
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, Self, TypeVar
+
+from pydantic import Field, ValidationError, model_validator
+
+from bertwright.axes import Settings, did_you_mean, explain
+from bertwright.compression import pruning
+from bertwright.compression.distillation import Distillation
+from bertwright.compression.pre_distillation import PreDistillation
+from bertwright.compression.replacement import Replacement
+from bertwright.compression.signals import Signal
+from bertwright.compression.structure import Removing
+from bertwright.compression.students import Taken
+from bertwright.errors import UserError
+from bertwright.model.text_model import TextModel
+from bertwright.recipes.loading import read_yaml
+from bertwright.schedules import Constant, Value
+from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.finetuning_settings import FineTuning
+from bertwright.tasks.teaching import Teacher
+
+METHODS, LESSONS = "bertwright.compression.methods", "bertwright.compression.lessons"
+"""Where their files stand."""
+
+ADAPTATIONS = (pruning,)
+"""Rooms whose adaptations stages may name: they are known when these are imported."""
+
+
+class Stage(Settings):
+    """One training of the student.
+
+    Attributes:
+        removing: what goes before it, of a model that has learned the task.
+        texts: it learns from the examples of the task, or from others whose labels nobody knows.
+        signals: what is heard of the teacher, beside the ``labels``, which have a weight, too.
+        replacing: how likely blocks of the student run in the place of those of the teacher, None
+            where nothing is replaced.
+        settings: those of fine-tuning that are not as usual.
+    """
+
+    removing: Removing | None = None
+    texts: Literal["task", "transfer"] = "task"
+    signals: tuple[Signal, ...] = ()
+    labels: Value = Constant(value=1.0)
+    replacing: Value | None = None
+    settings: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.replacing is not None and self.signals:
+            raise ValueError("replacing learns from labels alone: leave signals out")
+        FineTuning.of(self.settings)
+        return self
+
+    def taught_by(self, teacher: FineTuned) -> Teacher | None:
+        """What this teacher is to the student, None where it says nothing."""
+        if self.replacing is not None:
+            return Replacement(teacher, self.replacing)
+        return Distillation(teacher, self.signals, self.labels) if self.signals else None
+
+
+class Method(Settings):
+    """A way to make a model small, as it was published; ``taken`` are the layers of a model that a
+    student is made of, and usually half of them: a ``whole`` one begins with all."""
+
+    about: str
+    source: str
+    taken: Taken = "even"
+    whole: bool = False
+    stages: tuple[Stage, ...] = Field(min_length=1)
+
+    @property
+    def transfers(self) -> bool:
+        """Whether it learns from texts without labels."""
+        return any(stage.texts == "transfer" for stage in self.stages)
+
+    @staticmethod
+    def load(name: str) -> "Method":
+        """By name, or of a file of one's own.
+
+        Errors: UserError for a method that is not there, or cannot be.
+        """
+        return read_named(name, METHODS, Method, "method")
+
+
+class Lessons(Settings):
+    """What a teacher says in pre-training; ``own`` multiplies the weights of what the recipe of the
+    student asks."""
+
+    about: str
+    source: str
+    signals: tuple[Signal, ...] = Field(min_length=1)
+    own: Value = Constant(value=1.0)
+
+    @staticmethod
+    def load(name: str) -> "Lessons":
+        """As :meth:`Method.load`."""
+        return read_named(name, LESSONS, Lessons, "lessons")
+
+    def of(self, teacher: TextModel) -> PreDistillation:
+        """By this teacher."""
+        return PreDistillation(teacher, self.signals, self.own)
+
+
+Named = TypeVar("Named", bound=Settings)
+
+
+def names_in(room: str) -> list[str]:
+    """The names of the files of a room."""
+    files = resources.files(room).iterdir()
+    return sorted(Path(file.name).stem for file in files if file.name.endswith(".yaml"))
+
+
+def read_named(name: str, room: str, kind: type[Named], what: str) -> Named:
+    """What a file says, of a room by name, or of one's own by path; ``what`` it is.
+
+    Errors: UserError for what is not there, or cannot be.
+    """
+    path = Path(name)
+    if path.suffix not in (".yaml", ".yml"):
+        if name not in names_in(room):
+            raise UserError(f"there is no {what} {name!r}{did_you_mean(name, names_in(room))}")
+        path = Path(str(resources.files(room).joinpath(f"{name}.yaml")))
+    try:
+        return kind.model_validate(read_yaml(path))
+    except ValidationError as error:
+        raise explain(error, f"{what} {name}") from error

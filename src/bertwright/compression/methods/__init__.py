@@ -1,0 +1,1 @@
+"""Published ways to make a model small, a file each."""

@@ -1,0 +1,54 @@
+"""What a teacher answers: its whole distribution, not the best label alone (Hinton et al. 2015)."""
+
+from typing import ClassVar, Literal
+
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from bertwright.compression.signals.signal import Comparison, Heard, Signal, Sizes
+from bertwright.encoder.choice import EncoderChoice
+
+
+class Outputs(Signal):
+    """The outputs of the head, of every place that is asked.
+
+    ``divergence`` is T^2 KL(softmax(t/T) || softmax(s/T)), ``squared`` the distance of the logits
+    themselves (Tang et al. 2019), which a task of numbers has as well. Both are summed over the
+    classes; published code divides them by how many there are (``mean``), which makes a weight
+    another one.
+    """
+
+    kind: Literal["outputs"] = "outputs"
+    distance: Literal["divergence", "squared"] = "divergence"
+    temperature: float = Field(default=1.0, gt=0)
+    mean: bool = False
+
+    def between(self, student: EncoderChoice, teacher: EncoderChoice) -> Comparison:
+        return OfOutputs(self)
+
+
+class OfOutputs(Comparison):
+    """Of :class:`Outputs`."""
+
+    hears_outputs: ClassVar[bool] = True
+
+    def __init__(self, choice: Outputs) -> None:
+        super().__init__()
+        self.choice = choice
+
+    def count(self, sizes: Sizes) -> float:
+        return sizes.asked
+
+    def forward(self, heard: Heard) -> Tensor:
+        if self.choice.distance == "squared" or heard.outputs.shape[-1] == 1:
+            found = (heard.outputs - heard.taught).square().sum()
+        else:
+            found = divergence(heard.outputs, heard.taught, self.choice.temperature)
+        return found / heard.outputs.shape[-1] if self.choice.mean else found
+
+
+def divergence(outputs: Tensor, taught: Tensor, temperature: float) -> Tensor:
+    """T^2 KL(taught || outputs) of logits (M, K), summed: gradients are of one size whatever T."""
+    own, others = (F.log_softmax(logits / temperature, -1) for logits in (outputs, taught))
+    return temperature**2 * F.kl_div(own, others, reduction="sum", log_target=True)

@@ -1,0 +1,106 @@
+"""Heads and units that matter least for a task are taken out of a model that was fine-tuned for it
+(Michel et al. 2019; Hou et al. 2020)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor
+
+from bertwright.analysis.removal.importance import kept_parts
+from bertwright.axes import Settings
+from bertwright.compression.surgery import Kept, cut_weights
+from bertwright.model.folder import fill
+from bertwright.tasks.encoding import TaskRow
+from bertwright.tasks.fine_tuned import FineTuned, flat_places
+from bertwright.tasks.formats.examples import Examples
+from bertwright.tasks.task_batches import batched
+from bertwright.tasks.task_model import TaskModel
+
+AT_ONCE = 32
+"""Rows that are looked at together."""
+
+Importances = list[NDArray[np.float64]]
+"""Of the heads, or units, of every block."""
+
+SITES = ("attention.context", "feed_forward.activation")
+
+
+class Removing(Settings):
+    """Which shares of the ``heads`` and of the ``units`` of feed-forwards go, by how much the loss
+    of so many ``examples`` changes with each of them."""
+
+    heads: float = Field(default=0.0, ge=0, lt=1)
+    units: float = Field(default=0.0, ge=0, lt=1)
+    examples: int = Field(default=512, ge=1)
+
+    def left_of(self, model: FineTuned, examples: Examples) -> FineTuned:
+        """What is left of a model; UserError where nothing can be taken from such an encoder."""
+        heads, units = importances(model, examples[: self.examples])
+        kept = Kept(
+            kept_parts(heads, self.heads) if self.heads else None,
+            kept_parts(units, self.units) if self.units else None,
+        )
+        return cut_fine_tuned(model, kept)
+
+
+def cut_fine_tuned(model: FineTuned, kept: Kept) -> FineTuned:
+    """A fine-tuned model of the heads and units that are kept; it answers as the whole does with
+    the others gated away.
+
+    Errors: UserError where nothing can be taken from its encoder.
+    """
+    net = model.net
+    left = net.recipe.model_copy(update={"encoder": kept.cut(net.recipe.encoder)})
+    small = TaskModel.empty(left, net.vocabulary_size, net.plan, net.adaptation)
+    fill(small, cut_weights(net.state_dict(), net.recipe.encoder, kept), net.recipe.name)
+    tokenizer, length = model.tokenizer, model.maker.length
+    return FineTuned(small, tokenizer, model.task, length, model.precision, model.temperature)
+
+
+def importances(model: FineTuned, examples: Examples) -> tuple[Importances, Importances]:
+    """The mean over examples of the absolute slope of their loss in a gate of each head, and of
+    each unit, over the length of those of their block (Molchanov et al. 2017)."""
+    rows = model.answering.rows(model.maker, examples)
+    sums: dict[str, Tensor] = {}
+    for start in range(0, len(rows), AT_ONCE):
+        some = rows[start : start + AT_ONCE]
+        for name, slopes in _slopes(model, some, examples).items():
+            sums[name] = sums.get(name, torch.zeros(())) + slopes.abs().sum(0).flatten()
+    blocks = range(len(model.net.encoder.blocks))
+    heads, units = ([_in_block(sums[f"blocks.{n}.{site}"]) for n in blocks] for site in SITES)
+    return heads, units
+
+
+def _in_block(found: Tensor) -> NDArray[np.float64]:
+    own = found.double().cpu().numpy()
+    return own / max(float(np.linalg.norm(own)), 1e-30)
+
+
+def _slopes(model: FineTuned, rows: Sequence[TaskRow], examples: Examples) -> dict[str, Tensor]:
+    """Of the loss of each row, in its own gates: (B, H, 1, 1) and (B, 1, F) by name."""
+    net, answering = model.net, model.answering
+    length = max(len(row.pieces) for row in rows)
+    pieces, coordinates = batched(rows, length, model)
+    gates = _open_gates(model, len(rows))
+    where = flat_places(rows, length).to(model.device) if rows[0].places else None
+    sizes = [answering.num_answers(row) for row in rows]
+    targets = [t for row in rows for t in answering.targets([row], examples[row.example])]
+    with torch.enable_grad(), net.encoder.gate(gates):
+        outputs = net(pieces, coordinates, where, sizes)
+        loss, _ = answering.loss(outputs, sizes, torch.tensor(targets, device=model.device))
+        found = torch.autograd.grad(loss, list(gates.values()))
+    return dict(zip(gates, found, strict=True))
+
+
+def _open_gates(model: FineTuned, number: int) -> dict[str, Tensor]:
+    choice, gates = model.net.recipe.encoder, dict[str, Tensor]()
+    for block in range(len(model.net.encoder.blocks)):
+        heads = choice.mixer_at(block).shape(choice.inner_widths[block][1]).heads
+        units = choice.feed_forward_at(block).inner(choice.inner_widths[block][1])
+        for site, shape in zip(SITES, ((number, heads, 1, 1), (number, 1, units)), strict=True):
+            gate = torch.ones(shape, device=model.device)
+            gates[f"blocks.{block}.{site}"] = gate.requires_grad_()
+    return gates

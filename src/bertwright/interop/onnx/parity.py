@@ -1,0 +1,72 @@
+"""Whether onnxruntime computes from a file what we compute from the model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from bertwright.errors import UserError
+from bertwright.interop.onnx.graph import PIECES, REAL, SEGMENTS, Graph
+from bertwright.interop.onnx.session import Given, Session
+from bertwright.model.text_model import TextModel
+from bertwright.randomness import key
+from bertwright.tasks.fine_tuned import FineTuned
+
+TOLERANCE = 1e-4
+"""What float32 explains, as a share of the greatest output (of 1 at least)."""
+
+BATCHES, LENGTHS = (1, 2, 5), (1, 9, 40)
+"""Of every batch but one of a single row the first row is padded, and the last holds nothing."""
+
+
+@dataclass(frozen=True)
+class Parity:
+    """The greatest absolute difference of any output, and the greatest of the outputs."""
+
+    difference: float
+    scale: float
+
+
+@torch.inference_mode()
+def parity(
+    model: TextModel, inputs: tuple[str, ...], outputs: tuple[str, ...], session: Session
+) -> Parity:
+    """What onnxruntime gives against what the model gives, over batches of every size and length.
+
+    Errors: UserError where they differ by more than rounding.
+    """
+    net = model.net if isinstance(model, FineTuned) else model.model
+    ours = Graph(net, inputs, outputs)
+    difference, scale = 0.0, 0.0
+    longest = net.encoder.longest or max(LENGTHS)
+    for number, length in ((n, min(length, longest)) for n in BATCHES for length in LENGTHS):
+        given = rows(inputs, net.vocabulary_size, number, length)
+        found = ours(*(torch.from_numpy(each).to(model.device) for each in given.values()))
+        for name, tensor in zip(outputs, found, strict=True):
+            exact, theirs = tensor.float().cpu().numpy(), session.run(name, given)
+            if exact.ndim == 2:  # of a row that holds nothing there is nothing to be said
+                exact, theirs = (each[given[REAL].any(1)] for each in (exact, theirs))
+            # By maximum, which lets no NaN pass.
+            difference = float(np.maximum(difference, np.abs(theirs - exact).max()))
+            scale = float(np.maximum(scale, np.abs(exact).max()))
+    if not difference <= TOLERANCE * max(1.0, scale):
+        raise UserError(
+            f"onnxruntime differs from the model by {difference:.2g} in outputs of at most "
+            f"{scale:.2g}: this is a mistake of bertwright's, please report the recipe"
+        )
+    return Parity(difference, scale)
+
+
+def rows(inputs: Sequence[str], num_pieces: int, number: int, length: int) -> Given:
+    """So many rows of this length, of pieces drawn by chance, for a graph with these inputs."""
+    draw = np.random.default_rng(key(number, "parity", length))
+    real = np.ones((number, length), np.int64)
+    if number > 1:
+        real[0, (length + 1) // 2 :], real[-1] = 0, 0
+    given = {name: np.zeros((number, length), np.int64) for name in inputs}
+    given[PIECES] = draw.integers(0, num_pieces, (number, length))
+    given[REAL] = real
+    if SEGMENTS in given:
+        given[SEGMENTS][:, length // 3 :] = 1
+    return given

@@ -1,0 +1,87 @@
+"""From a model to the file of its graph, by PyTorch's exporter."""
+
+import logging
+import warnings
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bertwright.errors import UserError
+from bertwright.interop.onnx.graph import REAL, Graph, inputs_of, plain
+from bertwright.model.text_model import TextModel
+from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.heads import BiLstm
+
+ROWS, PLACES = 3, 7
+"""Of what a graph is traced with: other sizes than those of anything else in small models."""
+
+
+def write_graph(
+    model: TextModel, outputs: tuple[str, ...], told: Mapping[str, str], path: Path
+) -> int:
+    """Write the graph of a model, ``told`` among its metadata; the version of ONNX's operators.
+
+    Errors: UserError for a model that cannot be written so, which says why.
+    """
+    net = model.net if isinstance(model, FineTuned) else model.model
+    if isinstance(model, FineTuned) and isinstance(model.net.choice, BiLstm):
+        raise UserError(
+            "head.kind: bilstm reads the words of a row on end, and a graph is not told which they "
+            "are: fine-tune with a head of another kind"
+        )
+    graph = Graph(plain(net), inputs_of(net.recipe), outputs)
+    any_number = torch.export.Dim.DYNAMIC
+    given = tuple(torch.ones(ROWS, PLACES, dtype=torch.int64) for _ in graph.inputs)
+    given[graph.inputs.index(REAL)][1, PLACES // 2 :] = 0
+    with quiet():
+        try:
+            program: Any = torch.onnx.export(
+                graph,
+                given,
+                dynamo=True,
+                input_names=graph.inputs,
+                output_names=outputs,
+                dynamic_shapes=(({0: any_number, 1: any_number},) * len(given),),
+                verbose=False,
+            )
+        except torch.onnx.OnnxExporterError as error:
+            reason = str(error.__cause__ or error).strip().partition("\n")[0]
+            raise UserError(f"{net.recipe.name} cannot be written as a graph: {reason}") from error
+        _require_any_size(program, net.encoder.longest, net.recipe.name)
+        _cleared(program)
+        program.model.metadata_props.update(told)
+        program.save(str(path))
+    return program.model.opset_imports[""]
+
+
+def _require_any_size(program: Any, longest: int | None, name: str) -> None:
+    """UserError where a rule or a kernel made the graph one of short rows alone."""
+    for bounds in program.exported_program.range_constraints.values():
+        if bounds.upper < (torch.inf if longest is None else longest):
+            raise UserError(
+                f"{name} cannot be written as a graph: it computes rows of more than "
+                f"{bounds.upper} places otherwise than shorter ones"
+            )
+
+
+def _cleared(program: Any) -> None:
+    """Without the names of the files, on this machine, that each node was traced from."""
+    from onnx_ir.passes.common import ClearMetadataAndDocStringPass
+
+    ClearMetadataAndDocStringPass()(program.model)
+
+
+@contextmanager
+def quiet() -> Generator[None]:
+    """Without the exporter's advice on operators of libraries that are not here, and on itself."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

@@ -1,0 +1,1 @@
+"""Models behind an address: requests are read, refused or queued, computed in batches, answered."""

@@ -1,0 +1,158 @@
+"""From the texts of a request to the results: pieces in a thread, a queue, an answer in time.
+
+Whatever does not need the model happens outside of its thread. A request whose client has left, or
+that takes too long, is taken out of the queue.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+from fastapi import Request
+
+from bertwright.model.reading import single
+from bertwright.model.text_model import Guess, Vectors
+from bertwright.serving.batching import Closed, Compute, Full
+from bertwright.serving.refusals import CLIENT_LEFT, Refusal
+from bertwright.serving.served import Models, Served
+from bertwright.serving.settings import Settings
+from bertwright.tasks.answers import Floats, Prediction
+from bertwright.tasks.answers.answer import by_example
+from bertwright.tasks.encoding import TaskRow
+from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.formats.examples import AnyExample
+
+
+class Desk:
+    """What every endpoint asks."""
+
+    def __init__(self, models: Models, settings: Settings) -> None:
+        self.models = models
+        self._settings = settings
+
+    async def vectors(
+        self, request: Request, served: Served, texts: Sequence[str], truncate: bool
+    ) -> tuple[Vectors, int]:
+        """The vectors (N, D) of texts, and how many tokens those have; a text that is too long is
+        cut only where that is asked for."""
+        rows = await asyncio.to_thread(self._rows, served, texts, truncate)
+        sizes = [len(row) for row in rows]
+        found = await self.computed(request, served, served.vectors, rows, sizes)
+        return np.stack(found), sum(sizes)
+
+    async def predictions(
+        self, request: Request, served: Served, examples: Sequence[AnyExample], truncate: bool
+    ) -> tuple[list[Prediction], list[Floats]]:
+        """The answers to examples, and what the head says of each, (k, K) of all its rows."""
+        model = served.model
+        assert isinstance(model, FineTuned)
+        rows = await asyncio.to_thread(self._task_rows, served, examples, truncate)
+        sizes = [len(row.pieces) for row in rows]
+        outputs = await self.computed(request, served, served.outputs, rows, sizes)
+        said = await asyncio.to_thread(model.answering.predictions, rows, outputs, examples)
+        parts = by_example(rows, outputs, len(examples))
+        return said, [np.concatenate([of for _, of in own]) for own in parts if own]
+
+    async def guesses(
+        self, request: Request, served: Served, texts: Sequence[str], top_k: int
+    ) -> list[list[list[Guess]]]:
+        """The likeliest pieces of every hidden place of every text."""
+        self._require_few(texts)
+        rows = await asyncio.to_thread(self._hiding_rows, served, texts)
+        sizes = [len(row) for row in rows]
+        asked = [(row, top_k) for row in rows]
+        return await self.computed(request, served, served.guesses, asked, sizes)
+
+    async def computed(
+        self,
+        request: Request,
+        served: Served,
+        compute: Compute,
+        rows: Sequence[Any],
+        sizes: Sequence[int],
+    ) -> list[Any]:
+        """The results of rows of so many tokens each, when it is their turn.
+
+        Errors: Refusal where they are too many, the queue is full or closed, or time is up.
+        """
+        bound = served.batcher.bound
+        if sum(sizes) > bound:
+            raise Refusal(
+                413,
+                f"the request has {sum(sizes)} tokens, and {bound} are taken at once: send fewer",
+            )
+        try:
+            answer = served.batcher.submit(compute, rows, sizes)
+        except Full as full:
+            sentence = f"{served.name} has no room in its queue: come again in {full.seconds} s"
+            raise Refusal(429, sentence, full.seconds) from None
+        except Closed:
+            raise Refusal(503, "the server is stopping: ask another", 1) from None
+        return await self._awaited(request, answer)
+
+    async def _awaited(self, request: Request, answer: "Future[list[Any]]") -> list[Any]:
+        """What becomes of an answer, unless the client leaves or time is up."""
+        found = asyncio.wrap_future(answer)
+        # The body has been read: all that can still come is that the client leaves.
+        left = asyncio.ensure_future(request.receive())
+        seconds = self._settings.timeout_seconds
+        try:
+            await asyncio.wait({found, left}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if found.done():
+                return found.result()
+            if left.done():
+                raise Refusal(CLIENT_LEFT, "the client left")
+            raise Refusal(504, f"no answer within {seconds:g} s: send fewer texts, or later")
+        finally:
+            left.cancel()
+            found.cancel()
+
+    def _rows(self, served: Served, texts: Sequence[str], truncate: bool) -> list[list[int]]:
+        self._require_few(texts)
+        special, own = served.model.tokenizer.specials, served.model.model.encoder.longest
+        longest = min(own or self._settings.text_tokens, self._settings.text_tokens)
+        ids = served.model.pieces(texts)
+        if not truncate:
+            for number, pieces in enumerate(ids):
+                if len(pieces) + 2 > longest:
+                    size = f"{len(pieces) + 2} tokens, and {longest} are read"
+                    raise _too_long(number, f"{size}: shorten it, or say truncate to /embed")
+        return [single(pieces, special, longest) for pieces in ids]
+
+    def _hiding_rows(self, served: Served, texts: Sequence[str]) -> list[list[int]]:
+        return [served.model.hiding_row(text) for text in texts]
+
+    def _task_rows(
+        self, served: Served, examples: Sequence[AnyExample], truncate: bool
+    ) -> list[TaskRow]:
+        self._require_few(examples)
+        model, longest = served.model, self._settings.text_tokens
+        assert isinstance(model, FineTuned)
+        rows = model.answering.rows(model.maker, examples)
+        sizes = [0] * len(examples)
+        for row in rows:
+            sizes[row.example] += len(row.pieces)
+            if row.num_cut and not truncate:
+                more = f"{row.num_cut} tokens more than are read"
+                raise _too_long(row.example, f"{more}: shorten it, or say truncate")
+        for number, size in enumerate(sizes):
+            if size > longest:
+                windows = f"{size} tokens in all its windows"
+                raise _too_long(number, f"{windows}, and {longest} are read: shorten it")
+        return rows
+
+    def _require_few(self, texts: Sequence[Any]) -> None:
+        most = self._settings.num_texts
+        if len(texts) > most:
+            raise Refusal(413, f"the request has {len(texts)} texts, and {most} are taken at once")
+
+
+def _too_long(number: int, words: str) -> Refusal:
+    return Refusal(413, f"text {number + 1} has {words}")
+
+
+def desk_of(request: Request) -> Desk:
+    """The desk of the application that a request came to."""
+    return request.app.state.desk

@@ -1,0 +1,132 @@
+"""A loaded model behind its queue, and which of several models a request is for."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from bertwright.axes import did_you_mean
+from bertwright.errors import UserError
+from bertwright.model.reading import TOKEN_BUDGET
+from bertwright.model.text_model import Guess, Pooling, TextModel, Vectors
+from bertwright.serving.batching import Batcher
+from bertwright.serving.metrics import Metrics
+from bertwright.serving.refusals import Refusal
+from bertwright.serving.settings import Settings
+from bertwright.tasks.answers import (
+    Answer,
+    ClassAnswer,
+    ClosenessAnswer,
+    Floats,
+    LabelsAnswer,
+    NumberAnswer,
+    RelevanceAnswer,
+    SpanAnswer,
+    TagAnswer,
+)
+from bertwright.tasks.encoding import TaskRow
+from bertwright.tasks.fine_tuned import FineTuned
+
+
+@dataclass(frozen=True)
+class Ability:
+    """What a model can be asked for: which models can, in words, and whether one is such."""
+
+    needs: str
+    has: Callable[[TextModel], bool]
+
+
+def _answers(*kinds: type[Answer]) -> Callable[[TextModel], bool]:
+    return lambda model: isinstance(model, FineTuned) and isinstance(model.task.answer, kinds)
+
+
+ABILITIES = {
+    "embed": Ability("any model", lambda model: True),
+    "explore": Ability("any model", lambda model: True),
+    "fill-mask": Ability("a model that names hidden pieces", lambda model: model.fills_places),
+    "predict": Ability(
+        "a model that is fine-tuned for classes, labels, a number or pairs",
+        _answers(ClassAnswer, LabelsAnswer, NumberAnswer, ClosenessAnswer, RelevanceAnswer),
+    ),
+    "rerank": Ability("a cross-encoder, fine-tuned with --task rank", _answers(RelevanceAnswer)),
+    "tag": Ability("a model that is fine-tuned for tags", _answers(TagAnswer)),
+    "answer": Ability("a model that is fine-tuned for questions", _answers(SpanAnswer)),
+}
+
+
+class Served:
+    """A model by its name, its queue, and what the thread behind that computes."""
+
+    def __init__(self, name: str, model: TextModel, settings: Settings, metrics: Metrics) -> None:
+        self.name, self.model = name, model
+        self._pooling: Pooling = pooling_of(model)
+        special = model.tokenizer.specials
+        # What is made when it is first used is made before anybody waits for it.
+        self.vectors([[special.start, special.end]])
+        self.batcher = Batcher(
+            TOKEN_BUDGET,
+            settings.queue_tokens,
+            settings.deadline_ms / 1000,
+            metrics.note_of(name),
+        )
+        metrics.watch(name, lambda: self.batcher.waiting_tokens)
+
+    @property
+    def abilities(self) -> list[str]:
+        """What it can be asked for."""
+        return [name for name, ability in ABILITIES.items() if ability.has(self.model)]
+
+    def vectors(self, rows: Sequence[list[int]]) -> list[Vectors]:
+        """The vector (D,) of every row."""
+        return list(self.model.embed_rows(rows, self._pooling))
+
+    def outputs(self, rows: Sequence[TaskRow]) -> list[Floats]:
+        """What the head of a fine-tuned model says of rows."""
+        assert isinstance(self.model, FineTuned)
+        return self.model.outputs(rows)
+
+    def guesses(self, rows: Sequence[tuple[list[int], int]]) -> list[list[list[Guess]]]:
+        """The likeliest pieces of the hidden places of rows, as many as stand beside each."""
+        return [self.model.fill_row(row, top_k) for row, top_k in rows]
+
+
+def pooling_of(model: TextModel) -> Pooling:
+    """How a vector is made: as a model was trained to bring texts together, else by the mean."""
+    if isinstance(model, FineTuned) and isinstance(model.task.answer, ClosenessAnswer):
+        return "cls" if model.net.choice.read == "first" else "mean"
+    return "mean"
+
+
+class Models:
+    """The models of a server by name; the first one that can answers who names none."""
+
+    def __init__(
+        self, models: Mapping[str, TextModel], settings: Settings, metrics: Metrics
+    ) -> None:
+        if not models:
+            raise UserError("nothing to serve: name a model folder")
+        serve = partial(Served, settings=settings, metrics=metrics)
+        self.all = {name: serve(name, model) for name, model in models.items()}
+
+    def find(self, name: str | None, wanted: str) -> Served:
+        """The model of that name that can be asked for what is wanted.
+
+        Errors: Refusal where there is none.
+        """
+        ability = ABILITIES[wanted]
+        if name is not None and name not in self.all:
+            raise Refusal(404, f"there is no model {name!r}{did_you_mean(name, self.all)}")
+        can = [served for served in self.all.values() if ability.has(served.model)]
+        if not can:
+            raise Refusal(404, f"no model here can do that: {wanted} needs {ability.needs}")
+        if name is None:
+            return can[0]
+        served = self.all[name]
+        if served not in can:
+            names = ", ".join(each.name for each in can)
+            raise Refusal(400, f"{wanted} needs {ability.needs}, which {name} is not: ask {names}")
+        return served
+
+    def close(self) -> None:
+        """Let all queues end."""
+        for served in self.all.values():
+            served.batcher.close()

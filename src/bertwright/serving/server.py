@@ -1,0 +1,79 @@
+"""The server: a socket, and an end that loses nothing."""
+
+import logging
+import socket
+import sys
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from bertwright.errors import UserError
+from bertwright.serving.door import Gate
+
+BACKLOG = 2048
+"""Connections that the system holds until they are taken."""
+
+QUIET_TICKS = 2
+"""How often nobody must have been inside before connections are cut: what had arrived before the
+signal has been read by then."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens; port 0 is any that is free.
+
+    Errors: UserError for an address that is none, or is taken.
+    """
+    listening: socket.socket | None = None
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        # Only where the protocol is stated does asyncio send small packets at once.
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(BACKLOG)
+        return listening
+    except OSError as error:
+        if listening is not None:
+            listening.close()
+        raise UserError(
+            f"nobody can listen at {host}:{port} ({error.strerror}): choose another"
+        ) from error
+
+
+def address_of(listening: socket.socket) -> str:
+    """Where a socket listens, as one types it into a browser."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def run(app: FastAPI, listening: socket.socket) -> None:
+    """Answer requests until a signal asks to stop, and then until everything taken is answered."""
+    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(name)s: %(message)s")
+    config = uvicorn.Config(
+        app, log_config=None, log_level="error", access_log=False, server_header=False
+    )
+    Draining(config, app.state.gate).run([listening])
+
+
+class Draining(uvicorn.Server):
+    """Uvicorn closes connections when it is asked to stop, though a request may just be on its way
+    through one. This closes the gate first, and connections when nobody is inside."""
+
+    def __init__(self, config: uvicorn.Config, gate: Gate) -> None:
+        super().__init__(config)
+        self._gate = gate
+        self._num_quiet = 0
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The first signal closes the gate, the second one ends at once."""
+        if self._gate.closed:
+            super().handle_exit(sig, frame)
+        self._gate.close()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Whether to stop now; asked ten times a second."""
+        quiet = self._gate.closed and not self._gate.num_inside
+        self._num_quiet = self._num_quiet + 1 if quiet else 0
+        return await super().on_tick(counter) or self._num_quiet > QUIET_TICKS

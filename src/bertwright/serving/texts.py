@@ -1,0 +1,38 @@
+"""The fields that requests of several protocols have: texts, and what they may be."""
+
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from bertwright.axes import Settings
+from bertwright.model.text_model import Vectors
+
+_TEXT = {"type": "string"}
+
+
+def _listed(given: Any) -> Any:
+    """One text as a list of one."""
+    if isinstance(given, list) and given and isinstance(given[0], int | list):
+        raise ValueError("holds numbers, which name other pieces in every vocabulary: send texts")
+    return [given] if isinstance(given, str) else given
+
+
+Texts = Annotated[
+    list[str],
+    BeforeValidator(_listed),
+    Field(min_length=1),
+    WithJsonSchema({"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]}),
+]
+"""A text or a list of texts."""
+
+
+class Asked(Settings):
+    """What a request may always say: ``model``, the name of the one that is asked."""
+
+    model: str | None = None
+
+
+def unit(vectors: Vectors) -> Vectors:
+    """Vectors (N, D) of length 1."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)

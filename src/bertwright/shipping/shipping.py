@@ -1,0 +1,143 @@
+"""The whole way: measure, plan, say what it will take, train, write, measure again."""
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from bertwright.compression.compressing import compress
+from bertwright.compression.method import Method
+from bertwright.errors import UserError
+from bertwright.files import atomic_folder, require_free, write_text
+from bertwright.interop.loading import load
+from bertwright.recipes.loading import merged
+from bertwright.shipping.candidates import (
+    Candidate,
+    candidates,
+    milliseconds,
+    shipped_bytes,
+    untrained,
+    write,
+)
+from bertwright.shipping.goal import Goal
+from bertwright.tasks.data import TaskData
+from bertwright.tasks.evaluation import evaluate
+from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.finetuning_settings import FineTuning
+from bertwright.tasks.formats.examples import Examples
+
+Say = Callable[[str], None]
+
+AS_FORWARD = 3
+"""A step of training costs as much as so many answers."""
+
+TIMED = 64
+"""Examples by which it is foreseen how long training takes."""
+
+
+@dataclass(frozen=True)
+class Shipment:
+    """A model that was fine-tuned, what it must become, and by which method.
+
+    ``settings`` are those of fine-tuning, for all stages of the method.
+    """
+
+    model: FineTuned
+    goal: Goal
+    data: TaskData
+    method: str
+    say: Say
+    settings: Mapping[str, Any]
+
+    def ship(self, out: Path) -> dict[str, Any]:
+        """Write the largest model that keeps to the goal, and say what it came to: ``base`` and
+        ``shipped``, each with score, bytes and milliseconds, the points ``lost``, and whether the
+        goal is ``kept``.
+
+        Errors: UserError where nothing is small and fast enough.
+        """
+        require_free(out)
+        task, train, dev = self.data.parts()
+        with TemporaryDirectory() as work:
+            chosen = self._chosen(Path(work))
+            self._tell(chosen, train)
+            small = self.model
+            if chosen.layers < self.depth:
+                given = TaskData(task, train=train, dev=dev)
+                layers, settings = chosen.layers, self.settings
+                found = compress(self.model, self.method, given, layers=layers, settings=settings)
+                small = found.best.model
+            base, shipped = Path(work) / "base", Path(work) / "shipped"
+            write(self.model, "weights", base)
+            write(small, chosen.form, shipped)
+            result = self._result(chosen, base, shipped, dev)
+            write_text(shipped / "shipping.json", json.dumps(result, indent=1) + "\n")
+            with atomic_folder(out) as folder:
+                shutil.copytree(shipped, folder, dirs_exist_ok=True)
+        return result
+
+    @property
+    def depth(self) -> int:
+        """Of the model as it is."""
+        return len(self.model.net.encoder.blocks)
+
+    def _chosen(self, folder: Path) -> Candidate:
+        """The first that is small and fast enough: what comes later is smaller."""
+        seen: list[Candidate] = []
+        for candidate in candidates(self.model, self.goal, folder, self.say):
+            if self.goal.keeps(candidate.bytes, candidate.milliseconds):
+                return candidate
+            seen.append(candidate)
+        smallest = min(seen, key=lambda own: own.bytes)
+        fastest = min(seen, key=lambda own: own.milliseconds)
+        raise UserError(
+            f"nothing keeps to the goal: the smallest ({smallest.name}) has "
+            f"{smallest.bytes / 1e6:.1f} MB, the fastest ({fastest.name}) takes "
+            f"{fastest.milliseconds:.2f} ms: ask for less"
+        )
+
+    def _tell(self, chosen: Candidate, train: Examples) -> None:
+        """The plan, before it begins."""
+        self.say(f"plan: {chosen.name}")
+        if chosen.layers < self.depth:
+            minutes = self._foreseen_seconds(chosen, train) / 60
+            self.say(f"{self.method} trains them: about {minutes:.1f} minutes")
+
+    def _foreseen_seconds(self, chosen: Candidate, train: Examples) -> float:
+        """What training should take: every stage answers all examples in every epoch, and the
+        teacher does so once."""
+        stages = [merged(own.settings, self.settings) for own in Method.load(self.method).stages]
+        epochs = sum(FineTuning.of(stage).epochs for stage in stages)
+        small = untrained(self.model, chosen.layers)
+        of_student, of_teacher = (_seconds_each(own, train) for own in (small, self.model))
+        return len(train) * (AS_FORWARD * epochs * of_student + len(stages) * of_teacher)
+
+    def _result(
+        self, chosen: Candidate, base: Path, shipped: Path, dev: Examples
+    ) -> dict[str, Any]:
+        told: dict[str, dict[str, float]] = {}
+        for name, folder in (("base", base), ("shipped", shipped)):
+            score = evaluate(load(folder), dev)["score"]
+            size, taken = shipped_bytes(folder), milliseconds(folder, self.goal)
+            told[name] = {"score": score, "bytes": size, "milliseconds": taken}
+        lost = told["base"]["score"] - told["shipped"]["score"]
+        keeps = self.goal.keeps(told["shipped"]["bytes"], told["shipped"]["milliseconds"])
+        return {
+            "plan": chosen.name,
+            "method": self.method if chosen.layers < self.depth else None,
+            **told,
+            "lost": 100 * lost,
+            "kept": keeps and self.goal.allows(lost),
+        }
+
+
+def _seconds_each(model: FineTuned, examples: Examples) -> float:
+    some = examples[:TIMED]
+    model.predict(some)
+    began = time.perf_counter()
+    model.predict(some)
+    return (time.perf_counter() - began) / len(some)

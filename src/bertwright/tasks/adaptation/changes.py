@@ -1,0 +1,30 @@
+"""What an adaptation makes of the weights of an encoder, which computes with what comes of them."""
+
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor, nn
+
+from bertwright.training.procedure import Procedure
+
+
+class Changes(nn.Module):
+    """A function of the weights, perhaps with parameters of its own. In a finished model its result
+    are the weights.
+
+    Attributes:
+        procedures: what it does within a step.
+    """
+
+    procedures: Sequence[Procedure] = ()
+
+    @property
+    def done(self) -> bool:
+        """Whether a model that is made now is what is wanted in the end, and no step on the way."""
+        return True
+
+    def begin(self, seed: int) -> None:
+        """As it is before the first step."""
+
+    def forward(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The changed ones by name, of those as they were."""
+        raise TypeError(f"{type(self).__name__} changes nothing")

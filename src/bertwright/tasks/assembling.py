@@ -1,0 +1,116 @@
+"""From a model, examples and settings to what a training needs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bertwright.encoder.kernels.packed import bfloat16_is_fast
+from bertwright.errors import UserError
+from bertwright.model.text_model import TextModel
+from bertwright.optimisers.adam import AdamW
+from bertwright.schedules import Warmup
+from bertwright.tasks.encoding import RowMaker
+from bertwright.tasks.finetuning_settings import FineTuning, with_dropout
+from bertwright.tasks.heads import check_head, default_head
+from bertwright.tasks.language_model import check_language_model
+from bertwright.tasks.parts import Part
+from bertwright.tasks.seen_pieces import SeenPieces
+from bertwright.tasks.task import Task
+from bertwright.tasks.task_model import Adapted, HeadPlan
+from bertwright.tasks.task_training import Training, Watch
+from bertwright.tasks.teaching import TaskTeaching, Teacher
+
+
+def prepare_training(
+    model: TextModel,
+    given: Sequence[tuple[Task, Any, Any]],
+    chosen: FineTuning,
+    watch: Watch,
+    out: Path | str | None,
+    teacher: Teacher | None = None,
+) -> Training:
+    """What the runs of all seeds share."""
+    recipe = with_dropout(model.model.recipe, chosen.dropout)
+    _check(model, chosen, given)
+    longest = model.model.encoder.longest
+    maker = RowMaker.of(recipe, model.tokenizer, longest, chosen.length)
+    parts = [Part.of(task, train, dev, maker) for task, train, dev in given]
+    plans = [
+        HeadPlan(
+            chosen.head or default_head(recipe, p.task.answer),
+            p.answering.num_outputs,
+            p.task.answer.name,
+        )
+        for p in parts
+    ]
+    for part, plan in zip(parts, plans, strict=True):
+        if wrong := check_head(plan.choice, part.task.answer, recipe.output):
+            raise UserError(wrong)
+    size = model.model.vocabulary_size
+    beside = chosen.language_model > 0
+    if beside and (wrong := check_language_model(model, chosen, [plan.choice for plan in plans])):
+        raise UserError(wrong)
+    seen = None
+    if not (beside or chosen.adaptation.adds):
+        seen = SeenPieces.of(model.model.encoder, parts, model.tokenizer.specials.pad)
+    num_rows = None if seen is None else len(seen.kept)
+    net = Adapted.empty(recipe, size, plans, chosen.adaptation, chosen.dropout, beside, num_rows)
+    teaching = None if teacher is None else _taught(teacher, net, parts, seen, chosen)
+    fast = model.device.type == "cuda" or bfloat16_is_fast()
+    return Training(
+        source=model,
+        net=net.to(model.device),
+        parts=parts,
+        length=maker.length,
+        epochs=chosen.epochs,
+        patience=chosen.patience,
+        optimiser=AdamW(
+            rate=chosen.rate_for(recipe),
+            decay=chosen.decay,
+            layer_decay=chosen.adaptation.decay_by_level,
+            bias_correction=chosen.bias_correction,
+        ),
+        schedule=chosen.schedule or Warmup(warmup=chosen.warmup),
+        clip=chosen.clip,
+        precision=chosen.precision or ("bf16" if fast else "float32"),
+        perturbation=chosen.perturbation,
+        language_model=chosen.language_model,
+        teaching=teaching,
+        folder=Path() if out is None else Path(out).parent,
+        seen=seen,
+        watch=watch,
+    )
+
+
+def _check(model: TextModel, chosen: FineTuning, given: Sequence[tuple[Task, Any, Any]]) -> None:
+    """Refuse what does not go together."""
+    model.require_words("finetune")
+    recipe, longest = model.model.recipe, model.model.encoder.longest
+    if wrong := chosen.adaptation.check(recipe):
+        raise UserError(wrong)
+    if longest is not None and chosen.length is not None and chosen.length > longest:
+        raise UserError(f"length {chosen.length}: this encoder takes {longest} pieces at most")
+    if chosen.perturbation is None:
+        return
+    if chosen.adaptation.keeps_states:
+        raise UserError("perturbation: the encoder stays as it is: choose another adaptation")
+    for task, _, _ in given:
+        if wrong := chosen.perturbation.check(task.answer.name):
+            raise UserError(wrong)
+
+
+def _taught(
+    teacher: Teacher,
+    net: Adapted,
+    parts: Sequence[Part],
+    seen: SeenPieces | None,
+    chosen: FineTuning,
+) -> TaskTeaching:
+    """What a teacher says to a network, which trains it beside."""
+    if chosen.adaptation.keeps_states or chosen.perturbation or chosen.language_model:
+        raise UserError(
+            "a teacher has nothing to say to a frozen encoder, and goes with neither perturbation "
+            "nor language_model: leave these out"
+        )
+    net.teaching = teacher.teaching(net, parts, seen)
+    return net.teaching

@@ -1,0 +1,85 @@
+"""What pre-training learns beside what its recipe asks: from a teacher, whatever it is."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor, nn
+
+from bertwright.examples.batches import Batch
+from bertwright.model.model import Model, TensorBatch
+from bertwright.objectives.objective import Loss, Objective
+from bertwright.text.shards import Data
+from bertwright.training.batch_source import StepBatch
+from bertwright.training.clock import Place
+from bertwright.training.procedure import Procedure
+
+TEACHING = "teaching."
+"""What stands before the names of the parameters that a teacher trains beside a student's."""
+
+
+class Teaching(nn.Module):
+    """What teachers have in common. The parameters are trained with the student, and are no part of
+    what is saved of it.
+
+    Attributes:
+        sites: the values of the student's encoder that it listens to.
+        procedures: what it does within a step.
+    """
+
+    sites: Sequence[str] = ()
+    procedures: Sequence[Procedure] = ()
+
+    def begin(self, seed: int) -> None:
+        """Draw what it trains anew, behind everything else that begins; freeze what stays."""
+
+    def weights(self, place: Place) -> dict[str, float]:
+        """Of the losses in the total; a loss that is not named weighs as without a teacher."""
+        return {}
+
+
+@dataclass(frozen=True)
+class PieceLesson:
+    """What the student made of a micro-batch of text.
+
+    Attributes:
+        objectives: those that ask, by name.
+        values: of its encoder, by the names that were asked for.
+        progress: of the training, from 0 to 1.
+    """
+
+    batch: TensorBatch
+    objectives: Mapping[str, Objective]
+    values: Mapping[str, Tensor]
+    progress: float
+
+
+class PieceTeaching(Teaching):
+    """The losses of a teacher in pre-training.
+
+    Attributes:
+        about: what tells it from another teacher: a run goes on with the one it began with.
+    """
+
+    about: str = ""
+
+    def share(self, place: Place) -> float:
+        """What the weights of the recipe's own questions are multiplied with."""
+        return 1.0
+
+    def counts(self, step: StepBatch[Batch]) -> dict[str, float]:
+        """What the losses of a step are divided by, by their names."""
+        return {}
+
+    def losses(self, lesson: PieceLesson) -> dict[str, Loss]:
+        """Of a micro-batch, by name."""
+        return {}
+
+
+class PieceTeacher(Protocol):
+    """Who teaches in pre-training, before it is known whom."""
+
+    def teaching(self, student: Model, data: Data) -> PieceTeaching:
+        """The losses for a student that learns from such data; UserError where it cannot teach
+        it."""
+        ...

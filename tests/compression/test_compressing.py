@@ -1,0 +1,104 @@
+"""Every method makes a smaller model of a fine-tuned one, which does the same."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bertwright.compression.compressing import compress
+from bertwright.compression.method import METHODS, Method, names_in
+from bertwright.errors import UserError
+from bertwright.interop.loading import load
+from bertwright.tasks.catalogue import table_task, tagging_task
+from bertwright.tasks.data import TaskData
+from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.finetuning import finetune
+from bertwright.tasks.formats.examples import Example
+from bertwright.tasks.formats.tables import Columns
+from bertwright.tasks.task import Task
+from small_tasks import classes, tagged
+
+CLASSES = table_task("colours", Columns())
+TAGS = tagging_task("colours")
+QUICK = {"rate": 3e-3, "dropout": 0.0, "compile": False, "batch": 8, "calibrate": False}
+
+
+def tuned(pretrained, task: Task = CLASSES, examples=None) -> FineTuned:
+    model = pretrained("bert", "encoder.depth.layers=4")
+    examples = examples or classes()
+    return finetune(model, task, train=examples, dev=examples, epochs=4, **QUICK).model
+
+
+def data_of(teacher: FineTuned, examples=None) -> TaskData:
+    examples = examples or classes()
+    return TaskData(teacher.task, train=examples, dev=examples)
+
+
+@pytest.mark.parametrize("name", names_in(METHODS))
+def test_every_method_leaves_a_smaller_model(pretrained, tmp_path: Path, name: str) -> None:
+    teacher = tuned(pretrained)
+    settings = {**QUICK, "epochs": 1}
+    if name == "relations":
+        method = tmp_path / "relations.yaml"
+        stated = Method.load(name).model_dump(mode="json", by_alias=True)
+        stated["stages"][0]["signals"][0]["heads"] = 2
+        method.write_text(json.dumps(stated))
+        name = str(method)
+    layers = None if Method.load(name).whole else 2
+    given = {"layers": layers, "alone": True, "out": tmp_path / "s", "settings": settings}
+    found = compress(teacher, name, data_of(teacher), **given)
+    small = load(tmp_path / "s")
+    assert isinstance(small, FineTuned)
+    assert len(small.net.encoder.blocks) == (layers or 4)
+    assert small.predict(["a red bird is old"]) == found.best.model.predict(["a red bird is old"])
+    told = found.as_dict()
+    assert told == json.loads((tmp_path / "s" / "compression.json").read_text())
+    assert told["parameters"] == sum(p.numel() for p in small.net.parameters())
+    assert told["smaller"] > 1 or Method.load(name).stages[0].settings.get("adaptation")
+    assert len(told["alone"]) == len(told["scores"]) == 1
+
+
+def test_a_student_of_another_kind_learns_from_texts_that_nobody_labelled(pretrained) -> None:
+    teacher = tuned(pretrained, TAGS, tagged())
+    student = pretrained("elmo")
+    words = [example.words for example in tagged()]
+    unlabelled = [type(tagged()[0])(own[:4]) for own in words]
+    found = compress(
+        teacher,
+        "pre-trained-distillation",
+        data_of(teacher, tagged()),
+        student=student,
+        transfer=unlabelled,
+        settings={**QUICK, "epochs": 1},
+    )
+    assert found.best.model.net.recipe.name == student.model.recipe.name
+
+
+def test_the_same_seed_makes_the_same_student(pretrained) -> None:
+    teacher = tuned(pretrained)
+    first, second = (
+        compress(teacher, "pkd-skip", data_of(teacher), settings={**QUICK, "seed": 3})
+        for _ in range(2)
+    )
+    texts = ["a red bird is old", "the new house"]
+    assert first.best.model.predict(texts) == second.best.model.predict(texts)
+
+
+def test_what_is_no_method_is_said(pretrained, tmp_path: Path) -> None:
+    teacher = tuned(pretrained)
+    with pytest.raises(UserError, match=r"no method 'pkd-skp': did you mean 'pkd-skip'"):
+        compress(teacher, "pkd-skp", data_of(teacher))
+    file = tmp_path / "own.yaml"
+    file.write_text("about: a\nsource: b\nstages: [{signals: [{kind: sates}]}]\n")
+    with pytest.raises(UserError, match="'sates'"):
+        compress(teacher, str(file), data_of(teacher))
+    file.write_text("about: a\nsource: b\nstages: [{replacing: 1, signals: [outputs]}]\n")
+    with pytest.raises(UserError, match="learns from labels alone"):
+        compress(teacher, str(file), data_of(teacher))
+    with pytest.raises(UserError, match="5 of 4 layers"):
+        compress(teacher, "layer-drop", data_of(teacher), layers=5)
+    with pytest.raises(UserError, match="leave --student and --layers out"):
+        compress(teacher, "heads-units-iterative", data_of(teacher), layers=2)
+    other = [Example(e.first, label=f"so {e.label}") for e in classes()]
+    with pytest.raises(UserError, match="has no label"):
+        compress(teacher, "layer-drop", data_of(teacher, other))

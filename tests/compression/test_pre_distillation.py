@@ -1,0 +1,150 @@
+"""A teacher beside the text: what is equal costs nothing, runs go on, and nothing of it is kept."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from small_recipe import small
+from toy_stories import stories
+
+from bertwright.compression.method import LESSONS, Lessons, names_in
+from bertwright.compression.students import shortened
+from bertwright.errors import UserError
+from bertwright.model.model import Model
+from bertwright.model.text_model import TextModel
+from bertwright.recipes import Recipe
+from bertwright.text.preparation import prepare
+from bertwright.text.shards import Data
+from bertwright.text.tokenizers import WordPieceChoice
+from bertwright.text.vocabularies import train_tokenizer
+from bertwright.training import pretraining
+from bertwright.training.clock import Place
+from bertwright.training.pretraining import pretrain
+from bertwright.training.recipe_batches import RecipeBatches
+from bertwright.training.recipe_losses import RecipeLosses
+from bertwright.training.run_folder import fitted
+
+HEARD = {"distil-mlm": 2, "tiny-general": 2, "relations": 1}
+BERT = (
+    "encoder.depth.layers=4",
+    "encoder.dropout=0",
+    "encoder.mixer.dropout=0",
+    "encoder.initialisation={kind: width-aware}",
+    "objectives.next-sentence=null",
+)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
+    folder, texts = tmp_path_factory.mktemp("lessons"), stories(60)
+    (folder / "text.txt").write_text("\n\n".join(texts))
+    tokenizer = train_tokenizer(texts, WordPieceChoice(size=120))
+    return prepare(folder / "text.txt", folder / "data", tokenizer, heldout=0.2, num_workers=1)
+
+
+@pytest.fixture(autouse=True)
+def peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measuring the machine takes longer than these runs."""
+    monkeypatch.setattr(pretraining, "known_matrix_peak", lambda *_: 1e11)
+
+
+def model_of(data: Data, *changes: str, **settings) -> TextModel:
+    recipe = fitted(small("bert", *BERT, *changes), data)
+    return TextModel(Model.build(recipe, data.tokenizer.size), data.tokenizer, "float32")
+
+
+def lessons(name: str) -> Lessons:
+    found = Lessons.load(name)
+    if name != "relations":
+        return found
+    return found.model_copy(update={"signals": (found.signals[0].model_copy(update={"heads": 2}),)})
+
+
+def first_losses(student: TextModel, teacher: TextModel, name: str, data: Data) -> dict[str, float]:
+    teaching = lessons(name).of(teacher).teaching(student.model, data)
+    teaching.begin(0)
+    recipe = student.model.recipe
+    step = RecipeBatches(recipe, data)(Place(0, 0.0))
+    losses = RecipeLosses(recipe, student.model, teaching=teaching)
+    found: dict[str, float] = {}
+    counts = teaching.counts(step)
+    for batch in step.micro_batches:
+        for of, loss in losses(batch, Place(0, 0.0)).items():
+            if of in counts:
+                found[of] = found.get(of, 0.0) + loss.sum.item() / counts[of]
+    return found
+
+
+@pytest.mark.parametrize("name", names_in(LESSONS))
+def test_a_student_that_is_its_teacher_has_nothing_to_learn(data: Data, name: str) -> None:
+    teacher = model_of(data)
+    found = first_losses(teacher, teacher, name, data)
+    assert len(found) == HEARD[name]
+    assert max(map(abs, found.values())) < 1e-5
+    other = first_losses(shortened(teacher, [0, 1]), teacher, name, data)
+    assert min(other.values()) > 1e-4
+    parts = first_losses_in_parts(shortened(teacher, [0, 1]), teacher, name, data)
+    np.testing.assert_allclose(list(parts.values()), list(other.values()), rtol=1e-4)
+
+
+def first_losses_in_parts(
+    student: TextModel, teacher: TextModel, name: str, data: Data
+) -> dict[str, float]:
+    """The same in micro-batches."""
+    recipe: Recipe = student.model.recipe.model_copy(update={"micro_batch_tokens": 64})
+    student.model.recipe = recipe
+    return first_losses(student, teacher, name, data)
+
+
+@pytest.mark.parametrize("name", names_in(LESSONS))
+def test_a_run_with_a_teacher_goes_on_bit_for_bit(data: Data, tmp_path: Path, name: str) -> None:
+    teacher = lessons(name).of(model_of(data))
+    narrow = (
+        ("encoder.width=16", "encoder.depth.layers=2")
+        if name == "tiny-general"
+        else ("encoder.depth.layers=2",)
+    )
+    recipe = small("bert", *BERT, *narrow, "steps=6", "checkpoint_every=3")
+    whole = pretrain(recipe, data, tmp_path / "whole", teacher=teacher, quiet=True)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr("bertwright.training.checkpoints.Checkpoints._prune", stop)
+        pretrain(recipe, data, tmp_path / "parts", teacher=teacher, quiet=True)
+    again = pretrain(recipe, data, tmp_path / "parts", teacher=teacher, quiet=True, resume=True)
+    first, second = (load_file(p.path / "model.safetensors") for p in (whole, again))
+    assert not [key for key in first if "teaching" in key]
+    assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+class Stopped(Exception):
+    """Behind the first checkpoint."""
+
+
+def stop(*_: object) -> None:
+    raise Stopped
+
+
+def test_a_run_keeps_the_teacher_it_began_with(data: Data, tmp_path: Path) -> None:
+    recipe = small("bert", *BERT, "steps=2", "checkpoint_every=1")
+    teacher = Lessons.load("distil-mlm").of(model_of(data))
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr("bertwright.training.checkpoints.Checkpoints._prune", stop)
+        pretrain(recipe, data, tmp_path / "out", teacher=teacher, quiet=True)
+    for other, said in [
+        (None, "was started with a teacher"),
+        (Lessons.load("distil-mlm").of(model_of(data, "seed=4")), "was started with another"),
+    ]:
+        with pytest.raises(UserError, match=said):
+            pretrain(recipe, data, tmp_path / "out", teacher=other, quiet=True, resume=True)
+
+
+def test_what_teaches_nothing_is_said(data: Data, tmp_path: Path) -> None:
+    teacher = Lessons.load("distil-mlm").of(model_of(data))
+    for changes, said in [
+        (("objectives.masked=null", "objectives.causal={}"), "fills hidden"),
+        (("phases=[{share: 1, depth: 0.5}, {share: 1}]",), "a stack that grows has no teacher"),
+    ]:
+        with pytest.raises(UserError, match=said):
+            pretrain(small("bert", *BERT, *changes), data, tmp_path / "o", teacher=teacher)
+    assert not (tmp_path / "o").exists()

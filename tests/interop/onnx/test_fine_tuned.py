@@ -1,0 +1,89 @@
+"""What a fine-tuned model predicts, its graph predicts."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import bertwright as bw
+from bertwright.cli.application import app
+from bertwright.encoder.initialisation import initialise
+from bertwright.errors import UserError
+from bertwright.interop.onnx import export_onnx
+from bertwright.interop.onnx.reading import OnnxFineTuned
+from bertwright.tasks.adaptation import Adaptation
+from bertwright.tasks.answers import ClosenessAnswer, OptionAnswer, SpanAnswer
+from bertwright.tasks.catalogue import table_task, tagging_task
+from bertwright.tasks.fine_tuned import FineTuned, num_outputs
+from bertwright.tasks.formats.tables import Columns
+from bertwright.tasks.heads import HeadChoice
+from bertwright.tasks.task import Task
+from bertwright.tasks.task_model import HeadPlan, TaskModel
+from bertwright.text.tokenizers import WordPieceChoice
+from recipes_at_toy_size import shaken, toy
+from small_tasks import ENGLISH, classes, options, questions, similar, tagged
+
+TASKS: dict[str, tuple[Task, Any, dict[str, Any]]] = {
+    "class": (
+        table_task("kinds", Columns()),
+        classes(),
+        {"kind": "plain", "read": "last-max-mean", "layers": "last-2", "mix": "learned"},
+    ),
+    "tags": (tagging_task("kinds"), tagged(), {"kind": "plain", "read": "places"}),
+    "closeness": (
+        table_task("near", Columns(), ClosenessAnswer(highest=5.0)),
+        similar(),
+        {"kind": "plain", "read": "mean"},
+    ),
+    "span": (Task("asked", SpanAnswer()), questions(), {"kind": "plain", "read": "places"}),
+    "option": (Task("chosen", OptionAnswer()), options(), {"kind": "pooler"}),
+}
+
+
+def tuned(task: Task, examples: Any, head: dict[str, Any], *changes: str) -> FineTuned:
+    """As if it came from fine-tuning: its parameters are drawn by chance."""
+    tokenizer = bw.train_tokenizer([ENGLISH], WordPieceChoice(size=160))
+    recipe, task = toy("bert", *changes), task.gathered(examples)
+    plan = HeadPlan(HeadChoice.choose(head), num_outputs(task), task.answer.name)
+    adapters = Adaptation.choose({"kind": "adapters"})
+    net = TaskModel(recipe, tokenizer.size, plan, adapters)
+    initialise(net, recipe.encoder.initialisation, seed=5)
+    return FineTuned(shaken(net, 0.3), tokenizer, task, precision="float32", temperature=1.5)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_predictions_are_those_of_the_model(name: str, tmp_path: Path) -> None:
+    task, examples, head = TASKS[name]
+    model = tuned(task, examples, head)
+    export_onnx(model, tmp_path / "exported")
+    opened = bw.load(tmp_path / "exported", threads=1)
+    assert isinstance(opened, OnnxFineTuned)
+    assert opened.task == model.task
+    for ours, theirs in zip(model.predict(examples), opened.predict(examples), strict=True):
+        assert ours.answer == pytest.approx(theirs.answer, abs=1e-4)
+    rows = model.answering.rows(model.maker, examples)
+    for ours, theirs in zip(model.outputs(rows), opened.outputs(rows), strict=True):
+        np.testing.assert_allclose(theirs, ours, atol=1e-4)
+    texts = ["The red bird", "The old house is new"]
+    np.testing.assert_allclose(opened.embed(texts), model.embed(texts), atol=1e-4)
+
+
+def test_the_command_line_predicts_from_a_graph(tmp_path: Path) -> None:
+    task, examples, head = TASKS["class"]
+    export_onnx(tuned(task, examples, head), tmp_path / "exported", int8=True)
+    (tmp_path / "texts.txt").write_text("The red bird\nThe old house\n")
+    said = CliRunner().invoke(
+        app, ["predict", str(tmp_path / "exported"), str(tmp_path / "texts.txt")]
+    )
+    assert said.exit_code == 0, said.output
+    assert len(said.stdout.splitlines()) == 2
+
+
+def test_a_head_that_no_graph_computes_says_why(tmp_path: Path) -> None:
+    task, examples, _ = TASKS["tags"]
+    model = tuned(task, examples, {"kind": "bilstm", "width": 8})
+    with pytest.raises(UserError, match=r"head\.kind: bilstm reads the words of a row on end"):
+        export_onnx(model, tmp_path / "exported")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,164 @@
+"""What is refused, is refused in a sentence, and costs nothing."""
+
+import json
+import logging
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+JSON = {"Content-Type": "application/json"}
+
+KEY, OTHER = "a-key-that-is-long-enough", "another-key-that-is-long"
+
+
+def sentence(answer: Any) -> str:
+    said = answer.json()["error"]
+    return said["message"] if isinstance(said, dict) else said
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "words"),
+    [
+        ("/embed", {"inputs": ["a"] * 9}, 413, "9 texts, and 8 are taken at once"),
+        ("/embed", {"inputs": "bird " * 30}, 413, "text 1 has 32 tokens, and 20 are read"),
+        ("/fill-mask", {"inputs": ["[MASK]"] * 9}, 413, "9 texts"),
+        ("/v1/embeddings", {"input": ["bird " * 18] * 8}, 413, "160 tokens, and 100 are taken"),
+        ("/embed", {"inputs": "a" * 6000}, 413, "more than 4096 bytes"),
+        ("/embed", {"inputs": [1, 2]}, 422, "name other pieces in every vocabulary: send texts"),
+        ("/v1/embeddings", {"input": [[1, 2]]}, 422, "send texts"),
+        ("/v1/embeddings", {"input": "a", "dimensions": 33}, 422, "has 32, ask for fewer"),
+        ("/v1/embeddings", {"input": "a", "dimensions": 0}, 422, "must be 1 or more"),
+        ("/embed", {"input": "a"}, 422, "has no key 'input': did you mean 'inputs'?"),
+        ("/embed", {"inputs": []}, 422, "must hold 1 or more"),
+        ("/embed", {"inputs": ["a", None]}, 422, "inputs.1: must be text, not None"),
+        ("/embed", ["a"], 422, "must be a JSON object"),
+        ("/embed", {"inputs": "a", "truncation_direction": "left"}, 422, "must be 'right'"),
+        ("/predict", {"inputs": ["a", "b", "c"]}, 422, "a pair of texts, or a list of lists"),
+        ("/fill-mask", {"inputs": "a"}, 400, "hides nothing: write [MASK]"),
+        ("/fill-mask", {"inputs": "[MASK]", "top_k": 0}, 422, "top_k: must be 1 or more"),
+    ],
+)
+def test_the_sentence_says_what_is_wrong(
+    serving, path: str, body: Any, status: int, words: str
+) -> None:
+    limits = {"num_texts": 8, "text_tokens": 20, "queue_tokens": 100, "body_bytes": 4096}
+    answer = serving(**limits).post(path, json=body)
+    assert answer.status_code == status, answer.text
+    assert words in sentence(answer)
+    assert "\n" not in sentence(answer)
+    assert len(sentence(answer)) <= 300
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "body", "words"),
+    [
+        ("pairs", "/predict", {"inputs": "a"}, "asks for pairs: write [text, text]"),
+        ("judge", "/predict", {"inputs": "bird " * 600}, "tokens more than are read"),
+        ("reader", "/answer", {"inputs": [{"question": "a"}]}, "inputs.0.text: Field required"),
+        (
+            "reader",
+            "/answer",
+            {"inputs": [{"question": "a", "text": "bird " * 9000}]},
+            "tokens in all its windows, and 8192 are read",
+        ),
+    ],
+)
+def test_of_a_task_too(serving, solvers, name: str, path: str, body: Any, words: str) -> None:
+    answer = serving({name: solvers[name]}).post(path, json=body)
+    assert answer.status_code in (413, 422)
+    assert words in sentence(answer)
+
+
+@pytest.mark.parametrize(
+    ("content", "headers", "status"),
+    [
+        (b'{"inputs": "a"', JSON, 400),
+        (b'{"inputs": "a"}', {"Content-Type": "text/plain"}, 422),
+        (b"", JSON, 422),
+        (b"\xff\xfe\x00", JSON, 400),
+        (b"[" * 4000, JSON, 400),
+        (b'{"inputs": NaN}', JSON, 422),
+        (b'{"inputs": "\\ud800"}', JSON, 200),
+    ],
+)
+def test_garbage_is_answered(serving, content: bytes, headers: dict, status: int) -> None:
+    answer = serving(body_bytes=4096).post("/embed", content=content, headers=headers)
+    assert answer.status_code == status, answer.text
+    if status != 200:
+        assert sentence(answer)
+
+
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@pytest.fixture
+def everything(serving, encoder, solvers):
+    return serving({"encoder": encoder, **solvers})
+
+
+def test_no_body_is_an_internal_error(everything) -> None:
+    keys = st.sampled_from(
+        ["inputs", "input", "query", "texts", "text", "model", "truncate", "top_k", "dimensions"]
+    )
+    paths = st.sampled_from(
+        ["/embed", "/v1/embeddings", "/predict", "/rerank", "/fill-mask", "/tag", "/answer"]
+    )
+
+    @given(paths, st.dictionaries(keys, JUNK, max_size=4) | JUNK)
+    def ask(path: str, body: Any) -> None:
+        answer = everything.post(path, content=json.dumps(body), headers=JSON)
+        assert answer.status_code in (200, 400, 404, 413, 422), (path, body, answer.text)
+
+    ask()
+
+
+def test_keys_are_asked_for(serving) -> None:
+    client = serving(api_keys=frozenset({KEY, OTHER}))
+    asked = {"json": {"inputs": "a"}}
+    for headers in ({}, {"Authorization": f"Bearer {KEY}x"}, {"Authorization": f"Basic {KEY}"}):
+        refusal = client.post("/embed", headers=headers, **asked)
+        assert refusal.status_code == 401
+        assert refusal.headers["www-authenticate"] == "Bearer"
+    for path in ("/v1/models", "/metrics"):
+        assert client.get(path).status_code == 401
+    for key in (KEY, OTHER):
+        given_key = {"Authorization": f"Bearer {key}"}
+        assert client.post("/embed", headers=given_key, **asked).status_code == 200
+    for path in ("/", "/health", "/docs", "/openapi.json"):
+        assert client.get(path).status_code == 200
+
+
+def test_keys_are_told_to_nobody(serving, caplog) -> None:
+    from bertwright.serving.settings import Settings
+
+    assert KEY not in repr(Settings(api_keys=frozenset({KEY})))
+    with caplog.at_level(logging.DEBUG):
+        client = serving(api_keys=frozenset({KEY}))
+        client.post("/embed", json={"inputs": "a"}, headers={"Authorization": f"Bearer {KEY}"})
+    assert KEY not in caplog.text
+
+
+def test_an_internal_error_is_a_number_that_is_in_the_log(
+    serving, encoder, monkeypatch, caplog
+) -> None:
+    client = serving()
+
+    def fail(*_: Any) -> None:
+        raise OSError(2, "No such file", "/secret/place/model.safetensors")
+
+    monkeypatch.setattr(encoder, "embed_rows", fail)
+    answer = client.post("/embed", json={"inputs": "a"})
+    assert answer.status_code == 500
+    found = re.fullmatch(r"internal error ([0-9a-f]{16})", sentence(answer))
+    assert found is not None
+    assert "secret" not in answer.text
+    assert "Traceback" not in answer.text
+    assert found[1] in caplog.text
+    assert "/secret/place" in caplog.text
