@@ -65,7 +65,8 @@ class Compressed:
         }
         if self.alone:
             told["alone"] = list(self.alone)
-            told["better_than_alone"] = str(paired(scores, self.alone))
+            lead = paired(scores, self.alone)
+            told["better_than_alone"] = lead.mean if lead.interval is None else str(lead)
         return told
 
 
