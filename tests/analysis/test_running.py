@@ -1,6 +1,7 @@
 """Analyses from names to a page: what is asked for is answered, on files alone."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +58,18 @@ def test_one_pass_says_what_single_ones_say(case: Case, tmp_path: Path) -> None:
         alone = Analysis.choose(kind).run(case)
         together = read_found(tmp_path, kind)
         assert [f["value"] for f in together.findings] == [f.value for f in alone.findings]
+
+
+def test_what_stands_is_not_asked_again(case: Case, tmp_path: Path) -> None:
+    kinds = ["attention-shares", "single-heads"]
+    asked = [Analysis.choose(kind) for kind in kinds]
+    first = analyse(case, asked, tmp_path, lambda line: None)
+    said: list[str] = []
+    assert analyse(case, asked, tmp_path, said.append) == first
+    assert said == [f"2 of 2 stand in {tmp_path}"]
+    fewer = replace(case, texts=case.texts[1:])
+    analyse(fewer, asked, tmp_path, lambda line: None)
+    assert read_found(tmp_path, kinds[0]).about["texts"] == len(SENTENCES) - 1
 
 
 def test_a_verdict_follows_the_interval() -> None:

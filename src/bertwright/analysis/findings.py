@@ -119,10 +119,15 @@ def write_found(folder: Path, name: str, about: Mapping[str, Any], found: Found)
     write_text(folder / f"{name}.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
 
 
+def holds_found(folder: Path, name: str) -> bool:
+    """Whether there is something of that name."""
+    return (folder / f"{name}.jsonl").is_file()
+
+
 def read_found(folder: Path, name: str) -> Stored:
     """Errors: UserError where there is nothing of that name."""
     file = folder / f"{name}.jsonl"
-    if not file.is_file():
+    if not holds_found(folder, name):
         raise UserError(f"{folder} has nothing of the analysis {name}: run analyse first")
     lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     with np.load(folder / f"{name}.npz") as held:

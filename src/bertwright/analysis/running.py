@@ -10,6 +10,7 @@ import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from bertwright import __version__
 from bertwright.analysis import (
     attention,
     attribution,
@@ -23,7 +24,7 @@ from bertwright.analysis import (
 )
 from bertwright.analysis.analysis import Analysis, Case, Listening
 from bertwright.analysis.conclusions import Conclusion
-from bertwright.analysis.findings import Found, read_found, write_found
+from bertwright.analysis.findings import Found, holds_found, read_found, write_found
 from bertwright.analysis.listening import listen
 from bertwright.analysis.texts import digest
 from bertwright.axes import did_you_mean
@@ -94,26 +95,27 @@ def chosen(names: Sequence[str]) -> list[Analysis]:
 def analyse(
     case: Case, analyses: Sequence[Analysis], out: Path, say: Callable[[str], None] = print
 ) -> list[Answered]:
-    """Run analyses, those that listen in one pass, and leave the files of each in ``out``."""
+    """Run analyses, those that listen in one pass, and leave the files of each in ``out``; what
+    stands there of the same model, texts and settings is not asked again."""
     lacks = {analysis.own_kind(): analysis.lacks(case) for analysis in analyses}
-    able = [analysis for analysis in analyses if lacks[analysis.own_kind()] is None]
-    listening = [analysis for analysis in able if isinstance(analysis, Listening)]
-    began = time.monotonic()
-    found: dict[str, Found] = {}
+    asked = [analysis for analysis in analyses if lacks[analysis.own_kind()] is None]
+    open_ones = [own for own in asked if not _stands(out, own.own_kind(), _about(own, case))]
+    if len(open_ones) < len(asked):
+        say(f"{len(asked) - len(open_ones)} of {len(asked)} stand in {out}")
+    listening = [analysis for analysis in open_ones if isinstance(analysis, Listening)]
     if listening:
+        began = time.monotonic()
         listeners = [analysis.listener(case) for analysis in listening]
         listen(case.subject, case.texts, listeners)
         for analysis, listener in zip(listening, listeners, strict=True):
-            found[analysis.own_kind()] = listener.found()
+            _leave(analysis, case, listener.found(), out)
         say(f"{len(listening)} read {len(case.texts)} texts: {time.monotonic() - began:.0f} s")
-    answered: list[Answered] = []
-    for analysis in analyses:
-        kind, began = analysis.own_kind(), time.monotonic()
-        if lacks[kind] is None and kind not in found:
-            found[kind] = analysis.run(case)
-            say(f"{kind}: {time.monotonic() - began:.0f} s")
-        answered.append(_answered(analysis, case, found, lacks, out))
-    return answered
+    for analysis in open_ones:
+        if not isinstance(analysis, Listening):
+            began = time.monotonic()
+            _leave(analysis, case, analysis.run(case), out)
+            say(f"{analysis.own_kind()}: {time.monotonic() - began:.0f} s")
+    return [_answered(analysis, lacks[analysis.own_kind()], out) for analysis in analyses]
 
 
 def with_other(answered: Sequence[Answered], others: Sequence[Answered]) -> list[Answered]:
@@ -130,30 +132,44 @@ def seconds_of_a_pass(case: Case) -> float:
     return (time.monotonic() - began) * len(case.texts) / max(len(some), 1)
 
 
-def _answered(
-    analysis: Analysis,
-    case: Case,
-    found: Mapping[str, Found],
-    lacks: Mapping[str, str | None],
-    out: Path,
-) -> Answered:
-    kind = analysis.own_kind()
-    if lacks[kind] is not None:
-        return Answered(analysis, lacks=lacks[kind])
-    about = {
+def _about(analysis: Analysis, case: Case) -> dict[str, Any]:
+    """What an answer hangs on."""
+    other = {} if case.other is None else {"against_digest": case.other.digest}
+    return {
         **analysis.about(),
         "settings": analysis.model_dump(mode="json"),
         "model": case.subject.name,
         "model_digest": case.subject.digest,
+        **other,
         "texts": len(case.texts),
         "texts_digest": digest(case.texts),
         "seed": case.seed,
+        "version": __version__,
     }
-    write_found(out, kind, about, found[kind])
-    stored = read_found(out, kind)
+
+
+def _stands(out: Path, kind: str, about: Mapping[str, Any]) -> bool:
+    drawn = _picture(out, kind).is_file()
+    return drawn and holds_found(out, kind) and read_found(out, kind).about == about
+
+
+def _picture(out: Path, kind: str) -> Path:
+    return out / f"{kind}.png"
+
+
+def _leave(analysis: Analysis, case: Case, found: Found, out: Path) -> None:
+    kind = analysis.own_kind()
+    # Drawn last, so that a run that is stopped between leaves no picture of other numbers.
+    _picture(out, kind).unlink(missing_ok=True)
+    write_found(out, kind, _about(analysis, case), found)
     figure = Figure(figsize=(10, 4.5), layout="constrained")
     FigureCanvasAgg(figure)
-    analysis.draw(stored, figure)
-    with atomic_file(out / f"{kind}.png") as temporary:
+    analysis.draw(read_found(out, kind), figure)
+    with atomic_file(_picture(out, kind)) as temporary:
         figure.savefig(temporary, dpi=120, format="png")
-    return Answered(analysis, analysis.conclusions(stored))
+
+
+def _answered(analysis: Analysis, lacks: str | None, out: Path) -> Answered:
+    if lacks is not None:
+        return Answered(analysis, lacks=lacks)
+    return Answered(analysis, analysis.conclusions(read_found(out, analysis.own_kind())))
