@@ -166,6 +166,11 @@ def known_matrix_peak(precision: Precision, device: "torch.device | str" = "cpu"
     return peaks[measured]
 
 
+def of_the_compiler(error: Exception) -> bool:
+    """Whether PyTorch's compiler has raised it, which is no fault of what it was given."""
+    return type(error).__module__.startswith(("torch._inductor", "torch._dynamo"))
+
+
 def cache_folder() -> Path:
     """Where small things are kept between runs: ``$XDG_CACHE_HOME/bertwright``."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bertwright"

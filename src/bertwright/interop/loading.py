@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bertwright.axes import Precision
+from bertwright.axes import ReadingPrecision
 from bertwright.errors import UserError
 from bertwright.interop import huggingface
 from bertwright.interop.onnx import is_onnx, load_onnx
@@ -12,7 +12,7 @@ from bertwright.tasks.fine_tuned import is_fine_tuned, load_fine_tuned
 
 
 def load(
-    path: str | Path, precision: Precision | None = None, threads: int | None = None
+    path: str | Path, precision: ReadingPrecision | None = None, threads: int | None = None
 ) -> TextModel:
     """The model of a folder: one of ours, exported to ONNX or not, or a Hugging Face folder of a
     known family.

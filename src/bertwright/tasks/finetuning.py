@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any
 
 from bertwright.files import require_free
+from bertwright.machine import of_the_compiler
 from bertwright.model.text_model import TextModel
 from bertwright.statistics import Estimate, estimate
 from bertwright.tasks.assembling import prepare_training
@@ -25,7 +26,6 @@ from bertwright.tasks.result_folder import write_results
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_training import Training, Watch, unwatched
 from bertwright.tasks.teaching import Teacher
-from bertwright.training.compilation import of_the_compiler
 
 
 @dataclass(frozen=True)

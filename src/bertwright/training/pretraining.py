@@ -15,6 +15,7 @@ from bertwright.examples.batches import Batch
 from bertwright.machine import (
     description,
     known_matrix_peak,
+    of_the_compiler,
     tune_allocator,
     versions,
 )
@@ -27,12 +28,7 @@ from bertwright.training.batch_source import StepBatch
 from bertwright.training.charts import draw_losses
 from bertwright.training.clipping import Clipping
 from bertwright.training.clock import BudgetClock, Clock, Place, When, every, seconds_of
-from bertwright.training.compilation import (
-    of_the_compiler,
-    operations_per_token,
-    remember,
-    repays,
-)
+from bertwright.training.compilation import operations_per_token, remember, repays
 from bertwright.training.distributed import Processes, processes
 from bertwright.training.few_steps import FewSteps
 from bertwright.training.first_model import first_model

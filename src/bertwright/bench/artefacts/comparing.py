@@ -10,11 +10,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
-from bertwright.axes import Precision
+from bertwright.axes import ReadingPrecision
 from bertwright.bench.turns import Contestant
 from bertwright.errors import UserError
 from bertwright.interop.loading import load
@@ -52,15 +52,20 @@ class Artefact:
     """A folder in a precision, None for the usual one."""
 
     folder: Path
-    precision: Precision | None = None
+    precision: ReadingPrecision | None = None
 
     @staticmethod
     def of(said: str) -> "Artefact":
-        """What ``FOLDER`` or ``FOLDER@float32`` names; UserError for another precision."""
+        """What ``FOLDER`` or ``FOLDER@float32`` names; UserError for a precision that is none."""
         folder, at, precision = said.partition("@")
-        if at and precision != "float32":
-            raise UserError(f"{said}: behind the @ of a folder stands float32, or nothing at all")
-        return Artefact(Path(folder), "float32" if at else None)
+        if not at:
+            return Artefact(Path(folder))
+        for known in get_args(ReadingPrecision):
+            if precision == known:
+                return Artefact(Path(folder), known)
+        raise UserError(
+            f"{said}: behind the @ of a folder stands {', '.join(get_args(ReadingPrecision))}"
+        )
 
     @property
     def name(self) -> str:
@@ -70,7 +75,7 @@ class Artefact:
     @property
     def bytes(self) -> int:
         """Of the file that is computed with, and of what lies beside it where it is large."""
-        names = WEIGHTS[1:] if self.precision else WEIGHTS
+        names = WEIGHTS[1:] if self.precision == "float32" else WEIGHTS
         name = next(n for n in names if (self.folder / n).is_file())
         return sum(file.stat().st_size for file in self.folder.glob(f"{name}*"))
 
