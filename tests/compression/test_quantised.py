@@ -57,7 +57,6 @@ def same(first, second) -> bool:
         ("bert", PLAIN),
         ("albert", EIGHT),
         ("elmo", FEW),
-        ("mobilebert", EIGHT),
         ("reformer", EIGHT),
         ("transformer-xl", FEW),
         ("longformer", PLAIN),

@@ -11,7 +11,7 @@ from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning import finetune
 from small_tasks import tagged
 
-QUICK = {"rate": 3e-3, "dropout": 0.0, "compile": False, "batch": 8, "epochs": 6}
+QUICK = {"rate": 3e-3, "dropout": 0.0, "compile": False, "batch": 8, "epochs": 2}
 
 
 @pytest.fixture
