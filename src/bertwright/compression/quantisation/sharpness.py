@@ -3,7 +3,7 @@ al. 2020, section 3.1).
 
 The greatest eigenvalue of the matrix of second derivatives of the loss, in the parameters of one
 block, is found by power iteration: the matrix itself is never written down, only multiplied with
-vectors, each at the price of two backward passes.
+vectors, each at the price of one backward pass through the gradient.
 """
 
 from collections.abc import Callable, Mapping, Sequence
