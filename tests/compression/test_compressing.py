@@ -7,6 +7,8 @@ import pytest
 
 from bertwright.compression.compressing import compress
 from bertwright.compression.method import METHODS, Method, names_in
+from bertwright.compression.quantisation import Quantised
+from bertwright.compression.quantisation.sharpness import sharpness
 from bertwright.errors import UserError
 from bertwright.interop.loading import load
 from bertwright.tasks.catalogue import table_task, tagging_task
@@ -84,6 +86,34 @@ def test_the_same_seed_makes_the_same_student(pretrained) -> None:
     assert first.best.model.predict(texts) == second.best.model.predict(texts)
 
 
+def test_few_bits_are_few_bytes_and_a_beginning_like_any_other(pretrained, tmp_path: Path) -> None:
+    teacher = tuned(pretrained)
+    settings = {**QUICK, "epochs": 1}
+    small = compress(teacher, "q8-qat", data_of(teacher), settings=settings, out=tmp_path / "q")
+    told, file = small.as_dict(), tmp_path / "q" / "model.safetensors"
+    header = 8 + int.from_bytes(file.read_bytes()[:8], "little")
+    assert told["bytes"] == file.stat().st_size - header
+    assert 3 < told["smaller_in_bytes"] < 4
+    bits = {"adaptation": {"kind": "quantised", "bits": (2, 3, 4, 5)}}
+    mixed = compress(teacher, "qbert-mixed", data_of(teacher), settings=settings | bits)
+    assert {grid.bits for grid in mixed.best.model.net.grids.values()} == {2, 3, 4, 5, 8}
+    assert mixed.as_dict()["bytes"] < told["bytes"]
+    shorter = compress(small.best.model, "layer-drop", data_of(teacher), settings=settings)
+    assert shorter.as_dict()["smaller_in_bytes"] < 1
+
+
+def test_the_sharpest_blocks_have_more_bits(pretrained) -> None:
+    teacher = tuned(pretrained)
+    settings = {**QUICK, "epochs": 1}
+    small = compress(teacher, "qbert-mixed", data_of(teacher), settings=settings).best.model
+    adaptation = small.net.adaptation
+    assert isinstance(adaptation, Quantised)
+    assert sorted(adaptation.bits) == [2, 2, 3, 3]
+    found = sharpness(teacher, classes())
+    high = {own.block for own in sorted(found, key=lambda each: -each.omega)[:2]}
+    assert {block for block, bits in enumerate(adaptation.bits) if bits == 3} == high
+
+
 def test_what_is_no_method_is_said(pretrained, tmp_path: Path) -> None:
     teacher = tuned(pretrained)
     with pytest.raises(UserError, match=r"no method 'pkd-skp': did you mean 'pkd-skip'"):
@@ -97,8 +127,9 @@ def test_what_is_no_method_is_said(pretrained, tmp_path: Path) -> None:
         compress(teacher, str(file), data_of(teacher))
     with pytest.raises(UserError, match="5 of 4 layers"):
         compress(teacher, "layer-drop", data_of(teacher), layers=5)
-    with pytest.raises(UserError, match="leave --student and --layers out"):
-        compress(teacher, "heads-units-iterative", data_of(teacher), layers=2)
+    for name in ("heads-units-iterative", "qbert-mixed"):
+        with pytest.raises(UserError, match="leave --student and --layers out"):
+            compress(teacher, name, data_of(teacher), layers=2)
     other = [Example(e.first, label=f"so {e.label}") for e in classes()]
     with pytest.raises(UserError, match="has no label"):
         compress(teacher, "layer-drop", data_of(teacher, other))

@@ -9,7 +9,8 @@ import torch
 
 import bertwright
 from bertwright.axes import Choice
-from bertwright.compression import pruning
+from bertwright.compression import pruning, quantisation
+from bertwright.compression.quantisation import Granularity, Observer
 from bertwright.compression.signals import Signal
 from bertwright.encoder.depth import Depth
 from bertwright.encoder.embeddings import EmbeddingChoice
@@ -38,7 +39,7 @@ from bertwright.text.tokenizers import TokenizerChoice
 
 TEXT = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
 
-BEYOND = (pruning,)
+BEYOND = (pruning, quantisation)
 """Where an axis of another room has choices of its own: known when it is imported."""
 
 AXES: dict[str, type[Choice]] = {
@@ -64,6 +65,8 @@ AXES: dict[str, type[Choice]] = {
     "adaptation": Adaptation,
     "perturbation": Perturbation,
     "signal": Signal,
+    "granularity": Granularity,
+    "observer": Observer,
 }
 
 

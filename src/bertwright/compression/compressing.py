@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertwright.compression.method import Method
-from bertwright.compression.structure import Removing
+from bertwright.compression.method import Method, Stage
+from bertwright.compression.quantisation import unrounded
 from bertwright.compression.students import layers_taken, shortened
 from bertwright.compression.transfer import answered
 from bertwright.errors import UserError
 from bertwright.files import require_free
+from bertwright.model.packing import num_bytes
 from bertwright.model.text_model import TextModel
 from bertwright.recipes.loading import merged
 from bertwright.statistics import estimate, paired
@@ -48,6 +49,7 @@ class Compressed:
         scores = [run.best.score for run in self.runs]
         found = estimate(scores)
         before, after = (num_parameters(model) for model in (self.teacher, self.best.model))
+        held, holds = (num_bytes(m.net, m.net.grids) for m in (self.teacher, self.best.model))
         told: dict[str, Any] = {
             "method": self.method,
             "task": self.best.task.name,
@@ -61,6 +63,8 @@ class Compressed:
             "parameters_without_tables": after["without_tables"],
             "smaller": before["all"] / after["all"],
             "smaller_without_tables": before["without_tables"] / after["without_tables"],
+            "bytes": holds,
+            "smaller_in_bytes": held / holds,
             "seconds": self.seconds,
         }
         if self.alone:
@@ -137,7 +141,7 @@ def _begun(
     teacher: FineTuned, student: TextModel | None, layers: int | None, method: Method
 ) -> TextModel:
     """The student before its first stage."""
-    source = student or teacher
+    source = unrounded(student or teacher)
     if layers is None and (student is not None or method.whole):
         return source
     depth = len(source.model.encoder.blocks)
@@ -161,8 +165,7 @@ class _Schooling:
         """All stages, one after the other; the last one's model."""
         student, result = self.student, None
         for stage in self.method.stages:
-            if stage.removing is not None:
-                student = self._left_of(student, stage.removing)
+            student, settings = self._before(student, stage)
             result = finetune(
                 student,
                 self.task,
@@ -170,19 +173,28 @@ class _Schooling:
                 dev=self.dev,
                 watch=self.watch,
                 teacher=stage.taught_by(self.teacher),
-                **merged(stage.settings, {**self.settings, "seed": seed}),
+                **merged(settings, {**self.settings, "seed": seed}),
             )
             student = result.model
         assert result is not None, "a method has a stage"
         return result
 
-    def _left_of(self, student: TextModel, removing: Removing) -> FineTuned:
+    def _before(self, student: TextModel, stage: Stage) -> tuple[TextModel, Mapping[str, Any]]:
+        """What a stage begins with, and its settings."""
+        if stage.removing is None and stage.bits is None:
+            return student, stage.settings
         if not isinstance(student, FineTuned):
             raise UserError(
-                "removing asks what matters for the task: leave --student and --layers out, so "
-                "that the fine-tuned model itself becomes small"
+                f"{'removing' if stage.removing else 'bits'} asks what matters for the task: leave "
+                f"--student and --layers out, so that the fine-tuned model itself becomes small"
             )
-        return removing.left_of(student, self.texts["task"])
+        settings = stage.settings
+        if stage.removing is not None:
+            student = stage.removing.left_of(student, self.texts["task"])
+        if stage.bits is not None:
+            bits = stage.bits.of(student, self.texts["task"])
+            settings = merged(settings, {"adaptation": {"bits": bits}})
+        return student, settings
 
     def alone(self, seed: int) -> FineTuneResult:
         """The student with the labels alone, for as many epochs."""

@@ -7,9 +7,10 @@ from typing import Any, Literal, Self, TypeVar
 from pydantic import Field, ValidationError, model_validator
 
 from bertwright.axes import Settings, did_you_mean, explain
-from bertwright.compression import pruning
+from bertwright.compression import pruning, quantisation
 from bertwright.compression.distillation import Distillation
 from bertwright.compression.pre_distillation import PreDistillation
+from bertwright.compression.quantisation.mixed import BySharpness
 from bertwright.compression.replacement import Replacement
 from bertwright.compression.signals import Signal
 from bertwright.compression.structure import Removing
@@ -25,7 +26,7 @@ from bertwright.tasks.teaching import Teacher
 METHODS, LESSONS = "bertwright.compression.methods", "bertwright.compression.lessons"
 """Where their files stand."""
 
-ADAPTATIONS = (pruning,)
+ADAPTATIONS = (pruning, quantisation)
 """Rooms whose adaptations stages may name: they are known when these are imported."""
 
 
@@ -34,6 +35,8 @@ class Stage(Settings):
 
     Attributes:
         removing: what goes before it, of a model that has learned the task.
+        bits: how many each block is left, by how sharp the loss of such a model is there; None for
+            what the settings say.
         texts: it learns from the examples of the task, or from others whose labels nobody knows.
         signals: what is heard of the teacher, beside the ``labels``, which have a weight, too.
         replacing: how likely blocks of the student run in the place of those of the teacher, None
@@ -42,6 +45,7 @@ class Stage(Settings):
     """
 
     removing: Removing | None = None
+    bits: BySharpness | None = None
     texts: Literal["task", "transfer"] = "task"
     signals: tuple[Signal, ...] = ()
     labels: Value = Constant(value=1.0)

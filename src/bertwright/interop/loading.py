@@ -3,12 +3,16 @@
 from pathlib import Path
 
 from bertwright.axes import ReadingPrecision
+from bertwright.compression import quantisation
 from bertwright.errors import UserError
 from bertwright.interop import huggingface
 from bertwright.interop.onnx import is_onnx, load_onnx
 from bertwright.model.folder import RECIPE, is_model, load_model
 from bertwright.model.text_model import TextModel
 from bertwright.tasks.fine_tuned import is_fine_tuned, load_fine_tuned
+
+LEFT_BEHIND = (quantisation,)
+"""Rooms whose adaptations a finished model may name: they are known when these are imported."""
 
 
 def load(

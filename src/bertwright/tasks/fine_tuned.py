@@ -145,7 +145,7 @@ class FineTuned(TextModel):
         write_text(folder / TASK, self.told())
         write_text(folder / TRAINING, json.dumps(dict(training or {}), indent=2) + "\n")
         write_text(folder / CARD, _card(self, training or {}))
-        save_weights(folder / WEIGHTS, self.net)
+        save_weights(folder / WEIGHTS, self.net, self.net.grids)
 
     def told(self) -> str:
         """What ``task.json`` holds: what the outputs mean, and how they come about."""

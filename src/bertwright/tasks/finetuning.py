@@ -185,8 +185,10 @@ def with_every_seed(training: Training, chosen: FineTuning) -> tuple[list[EpochR
         plans = plans_of(training.parts, chosen.batch, chosen.seed)
         places = places_per_epoch(training.parts, plans) * chosen.epochs * chosen.seeds
         kept = training.net.adaptation.keeps_states
+        changes = training.net.changes
         heard = training.teaching is not None and training.teaching.sites
-        compiled = not (kept or heard) and repays(training.net, places)
+        inside = heard or (changes is not None and changes.looks_inside)
+        compiled = not (kept or inside) and repays(training.net, places)
     if compiled:
         training.net.encoder.compile_parts(dynamic=True)
     runs: list[EpochReport] = []
