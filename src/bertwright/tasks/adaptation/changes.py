@@ -9,7 +9,7 @@ from bertwright.training.procedure import Procedure
 
 class Changes(nn.Module):
     """A function of the weights, perhaps with parameters of its own. In a finished model its result
-    are the weights.
+    are the weights: what it gives in evaluation mode, in which nothing is drawn.
 
     Attributes:
         procedures: what it does within a step.
@@ -18,12 +18,21 @@ class Changes(nn.Module):
     procedures: Sequence[Procedure] = ()
 
     @property
+    def penalised(self) -> bool:
+        """Whether a step has a :meth:`penalty` beside its losses."""
+        return False
+
+    @property
     def done(self) -> bool:
         """Whether a model that is made now is what is wanted in the end, and no step on the way."""
         return True
 
     def begin(self, seed: int) -> None:
         """As it is before the first step."""
+
+    def penalty(self) -> Tensor:
+        """What is added to the loss of a step, once, 0-d float32."""
+        raise TypeError(f"{type(self).__name__} has no penalty")
 
     def forward(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The changed ones by name, of those as they were."""
