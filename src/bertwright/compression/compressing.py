@@ -2,15 +2,17 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from bertwright.compression.method import Method
 from bertwright.compression.structure import Removing
 from bertwright.compression.students import layers_taken, shortened
-from bertwright.compression.transfer import answered
+from bertwright.compression.transfer import TransferSets
 from bertwright.errors import UserError
 from bertwright.files import require_free
 from bertwright.model.text_model import TextModel
@@ -21,7 +23,7 @@ from bertwright.tasks.evaluation import evaluate
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning import FineTuneResult, finetune
 from bertwright.tasks.finetuning_settings import FineTuning
-from bertwright.tasks.formats.examples import Examples
+from bertwright.tasks.formats.examples import AnyExample, Examples
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_training import Watch, unwatched
 
@@ -77,7 +79,9 @@ def compress(
     *,
     student: TextModel | None = None,
     layers: int | None = None,
-    transfer: Examples | None = None,
+    transfer: Iterable[AnyExample] | None = None,
+    namer: TextModel | None = None,
+    answers: Path | None = None,
     seeds: int = 1,
     alone: bool = False,
     out: Path | None = None,
@@ -88,9 +92,12 @@ def compress(
 
     The student is ``layers`` of the teacher (half of them where nothing is said), or of another
     model, which else is taken whole. ``transfer`` are texts without labels, for methods that learn
-    from such: without any, those of the task. With ``alone`` the same student is trained without a
-    teacher, too. ``settings`` are those of fine-tuning, for all stages. The best model is written
-    to ``out``.
+    from such: without any, those of the task. There may be more of them than memory holds; they
+    must be there as often as they are asked for. ``namer`` names words for methods that change
+    texts: without one the student, where it can. In the folder ``answers`` the changed texts and
+    what the teacher says are kept: a run that was stopped goes on with them. With ``alone`` the
+    same student is trained without a teacher, too. ``settings`` are those of fine-tuning, for all
+    stages. The best model is written to ``out``.
 
     Errors: UserError for what does not go together.
     """
@@ -100,26 +107,21 @@ def compress(
     stated = {"length": teacher.maker.length, **(settings or {})}
     first = FineTuning.of(stated).seed
     task, train, dev = data.parts()
-    unlabelled = train if transfer is None else transfer
-    schooling = _Schooling(
-        how,
-        teacher,
-        _begun(teacher, student, layers, how),
-        task,
-        {"task": train, "transfer": answered(teacher, unlabelled) if how.transfers else ()},
-        dev,
-        watch,
-        stated,
-    )
+    begun = _begun(teacher, student, layers, how)
     each = range(first, first + seeds)
-    compressed = Compressed(
-        method,
-        teacher,
-        next(iter(evaluate(teacher, dev)["metrics"].values())),
-        [schooling.taught(seed) for seed in each],
-        [schooling.alone(seed).best.score for seed in each] if alone else (),
-        time.monotonic() - began,
-    )
+    with nullcontext(answers) if answers else TemporaryDirectory() as folder:
+        sets = TransferSets(teacher, train, transfer, Path(folder), namer or student, first)
+        for stage in how.stages:
+            sets.of(stage.texts, stage.augmentation)
+        schooling = _Schooling(how, teacher, begun, task, sets, dev, watch, stated)
+        compressed = Compressed(
+            method,
+            teacher,
+            next(iter(evaluate(teacher, dev)["metrics"].values())),
+            [schooling.taught(seed) for seed in each],
+            [schooling.alone(seed).best.score for seed in each] if alone else (),
+            time.monotonic() - began,
+        )
     if out is not None:
         told = json.dumps(compressed.as_dict(), indent=1) + "\n"
         compressed.best.write(out, {"compression.json": told})
@@ -152,7 +154,7 @@ class _Schooling:
     teacher: FineTuned
     student: TextModel
     task: Task
-    texts: Mapping[str, Examples]
+    sets: TransferSets
     dev: Examples
     watch: Watch
     settings: Mapping[str, Any]
@@ -166,7 +168,7 @@ class _Schooling:
             result = finetune(
                 student,
                 self.task,
-                train=self.texts[stage.texts],
+                train=self.sets.of(stage.texts, stage.augmentation),
                 dev=self.dev,
                 watch=self.watch,
                 teacher=stage.taught_by(self.teacher),
@@ -182,14 +184,14 @@ class _Schooling:
                 "removing asks what matters for the task: leave --student and --layers out, so "
                 "that the fine-tuned model itself becomes small"
             )
-        return removing.left_of(student, self.texts["task"])
+        return removing.left_of(student, self.sets.train)
 
     def alone(self, seed: int) -> FineTuneResult:
         """The student with the labels alone, for as many epochs."""
         stages = [merged(stage.settings, self.settings) for stage in self.method.stages]
         epochs = sum(FineTuning.of(stage).epochs for stage in stages)
         stated: dict[str, Any] = {**stages[-1], "epochs": epochs, "seed": seed}
-        train = self.texts["task"]
+        train = self.sets.train
         return finetune(
             self.student, self.task, train=train, dev=self.dev, watch=self.watch, **stated
         )

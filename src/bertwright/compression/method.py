@@ -2,18 +2,20 @@
 
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
 from bertwright.axes import Settings, did_you_mean, explain
 from bertwright.compression import pruning
+from bertwright.compression.augmentation import Augmentation
 from bertwright.compression.distillation import Distillation
 from bertwright.compression.pre_distillation import PreDistillation
 from bertwright.compression.replacement import Replacement
 from bertwright.compression.signals import Signal
 from bertwright.compression.structure import Removing
 from bertwright.compression.students import Taken
+from bertwright.compression.transfer.sets import Source
 from bertwright.errors import UserError
 from bertwright.model.text_model import TextModel
 from bertwright.recipes.loading import read_yaml
@@ -35,6 +37,7 @@ class Stage(Settings):
     Attributes:
         removing: what goes before it, of a model that has learned the task.
         texts: it learns from the examples of the task, or from others whose labels nobody knows.
+        augmentation: how these are changed into more, None where they are taken as they are.
         signals: what is heard of the teacher, beside the ``labels``, which have a weight, too.
         replacing: how likely blocks of the student run in the place of those of the teacher, None
             where nothing is replaced.
@@ -42,7 +45,8 @@ class Stage(Settings):
     """
 
     removing: Removing | None = None
-    texts: Literal["task", "transfer"] = "task"
+    texts: Source = "task"
+    augmentation: Augmentation | None = None
     signals: tuple[Signal, ...] = ()
     labels: Value = Constant(value=1.0)
     replacing: Value | None = None
@@ -71,11 +75,6 @@ class Method(Settings):
     taken: Taken = "even"
     whole: bool = False
     stages: tuple[Stage, ...] = Field(min_length=1)
-
-    @property
-    def transfers(self) -> bool:
-        """Whether it learns from texts without labels."""
-        return any(stage.texts == "transfer" for stage in self.stages)
 
     @staticmethod
     def load(name: str) -> "Method":
