@@ -57,8 +57,11 @@ def compress(
         Path | None, typer.Option(help="The file to judge by; else a tenth of --train is held out.")
     ] = None,
     student: Annotated[
-        Path | None,
-        typer.Option(help="A pre-trained model that becomes small; else the fine-tuned one."),
+        str | None,
+        typer.Option(
+            help="A pre-trained model that becomes small, else the fine-tuned one; or a recipe, by "
+            "which one begins from nothing."
+        ),
     ] = None,
     layers: Annotated[
         int | None,
@@ -152,7 +155,7 @@ def compress(
             teacher,
             method,
             given,
-            student=None if student is None else load(student),
+            student=load(Path(student)) if student and Path(student).is_dir() else student,
             layers=layers,
             transfer=None if transfer is None else InFile(transfer, teacher.task),
             namer=None if namer is None else load(namer),

@@ -2,16 +2,16 @@
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from bertwright.compression.beginning import beginning
 from bertwright.compression.method import Method
 from bertwright.compression.structure import Removing
-from bertwright.compression.students import layers_taken, shortened
 from bertwright.compression.transfer import TransferSets
 from bertwright.errors import UserError
 from bertwright.files import require_free
@@ -77,7 +77,7 @@ def compress(
     method: str,
     data: TaskData,
     *,
-    student: TextModel | None = None,
+    student: TextModel | str | None = None,
     layers: int | None = None,
     transfer: Iterable[AnyExample] | None = None,
     namer: TextModel | None = None,
@@ -91,7 +91,8 @@ def compress(
     """Make a small model of a fine-tuned one, for the same task.
 
     The student is ``layers`` of the teacher (half of them where nothing is said), or of another
-    model, which else is taken whole. ``transfer`` are texts without labels, for methods that learn
+    model, which else is taken whole; or it begins from nothing, by the name of a recipe or its
+    file, drawn anew by every seed. ``transfer`` are texts without labels, for methods that learn
     from such: without any, those of the task. There may be more of them than memory holds; they
     must be there as often as they are asked for. ``namer`` names words for methods that change
     texts: without one the student, where it can. In the folder ``answers`` the changed texts and
@@ -107,13 +108,14 @@ def compress(
     stated = {"length": teacher.maker.length, **(settings or {})}
     first = FineTuning.of(stated).seed
     task, train, dev = data.parts()
-    begun = _begun(teacher, student, layers, how)
     each = range(first, first + seeds)
     with nullcontext(answers) if answers else TemporaryDirectory() as folder:
-        sets = TransferSets(teacher, train, transfer, Path(folder), namer or student, first)
+        names = student if namer is None and isinstance(student, TextModel) else namer
+        sets = TransferSets(teacher, train, transfer, Path(folder), names, first)
+        begins = beginning(teacher, student, layers, how, sets)
         for stage in how.stages:
             sets.of(stage.texts, stage.augmentation)
-        schooling = _Schooling(how, teacher, begun, task, sets, dev, watch, stated)
+        schooling = _Schooling(how, teacher, begins, task, sets, dev, watch, stated)
         compressed = Compressed(
             method,
             teacher,
@@ -135,24 +137,13 @@ def num_parameters(model: FineTuned) -> dict[str, int]:
     return {"all": sum(sizes.values()), "without_tables": sum(sizes.values()) - tables}
 
 
-def _begun(
-    teacher: FineTuned, student: TextModel | None, layers: int | None, method: Method
-) -> TextModel:
-    """The student before its first stage."""
-    source = student or teacher
-    if layers is None and (student is not None or method.whole):
-        return source
-    depth = len(source.model.encoder.blocks)
-    return shortened(source, layers_taken(layers or max(depth // 2, 1), depth, method.taken))
-
-
 @dataclass(frozen=True)
 class _Schooling:
     """What all seeds share."""
 
     method: Method
     teacher: FineTuned
-    student: TextModel
+    begins: Callable[[int], TextModel]
     task: Task
     sets: TransferSets
     dev: Examples
@@ -161,7 +152,7 @@ class _Schooling:
 
     def taught(self, seed: int) -> FineTuneResult:
         """All stages, one after the other; the last one's model."""
-        student, result = self.student, None
+        student, result = self.begins(seed), None
         for stage in self.method.stages:
             if stage.removing is not None:
                 student = self._left_of(student, stage.removing)
@@ -191,7 +182,5 @@ class _Schooling:
         stages = [merged(stage.settings, self.settings) for stage in self.method.stages]
         epochs = sum(FineTuning.of(stage).epochs for stage in stages)
         stated: dict[str, Any] = {**stages[-1], "epochs": epochs, "seed": seed}
-        train = self.sets.train
-        return finetune(
-            self.student, self.task, train=train, dev=self.dev, watch=self.watch, **stated
-        )
+        student, train = self.begins(seed), self.sets.train
+        return finetune(student, self.task, train=train, dev=self.dev, watch=self.watch, **stated)

@@ -10,6 +10,7 @@ from bertwright.axes import Settings, did_you_mean, explain
 from bertwright.compression import pruning
 from bertwright.compression.augmentation import Augmentation
 from bertwright.compression.distillation import Distillation
+from bertwright.compression.from_nothing import Table
 from bertwright.compression.pre_distillation import PreDistillation
 from bertwright.compression.replacement import Replacement
 from bertwright.compression.signals import Signal
@@ -23,6 +24,7 @@ from bertwright.schedules import Constant, Value
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning_settings import FineTuning
 from bertwright.tasks.teaching import Teacher
+from bertwright.text.tokenizers import Tokenizer
 
 METHODS, LESSONS = "bertwright.compression.methods", "bertwright.compression.lessons"
 """Where their files stand."""
@@ -67,14 +69,31 @@ class Stage(Settings):
 
 
 class Method(Settings):
-    """A way to make a model small, as it was published; ``taken`` are the layers of a model that a
-    student is made of, and usually half of them: a ``whole`` one begins with all."""
+    """A way to make a model small, as it was published.
+
+    ``taken`` are the layers of a model that a student is made of, and usually half of them: a
+    ``whole`` one begins with all. Or it begins from nothing, by the recipe ``student``; ``table``
+    says how its vectors of pieces begin then.
+    """
 
     about: str
     source: str
     taken: Taken = "even"
     whole: bool = False
+    student: str | None = None
+    table: Table = "teacher"
     stages: tuple[Stage, ...] = Field(min_length=1)
+
+    def require_read(self, student: Tokenizer, teacher: Tokenizer) -> None:
+        """Errors: UserError for a student that has no piece for what stands for hidden words."""
+        hidden = teacher.piece(teacher.specials.mask)
+        hides = any(stage.augmentation and stage.augmentation.hides for stage in self.stages)
+        if hides and student.id(hidden) != student.specials.mask:
+            raise UserError(
+                f"the teacher hides words as {hidden}, which its student does not read so: set "
+                f"hidden of the augmentation to 0, or choose a student with the pieces of its "
+                f"teacher"
+            )
 
     @staticmethod
     def load(name: str) -> "Method":

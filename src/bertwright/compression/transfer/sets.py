@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Literal
 
@@ -19,7 +19,13 @@ from bertwright.compression.augmentation import (
     texts_of,
 )
 from bertwright.compression.transfer.answered import AnsweredTexts, Answers
-from bertwright.compression.transfer.texts import answered, line_of, require_answers, unlabelled
+from bertwright.compression.transfer.texts import (
+    answered,
+    line_of,
+    require_answers,
+    unlabelled,
+    written_in,
+)
 from bertwright.errors import UserError
 from bertwright.files import held
 from bertwright.model.text_model import TextModel
@@ -68,6 +74,11 @@ class TransferSets:
         if (source, augmentation) not in self._made:
             self._made[source, augmentation] = self._answered(source, augmentation)
         return self._made[source, augmentation]
+
+    def texts(self) -> Iterator[str]:
+        """All that anything is learned from, as it is."""
+        for example in chain(self.train, () if self.transfer is None else self.transfer):
+            yield from written_in(example)
 
     def _answered(self, source: Source, augmentation: Augmentation | None) -> AnsweredTexts:
         require_answers(self.teacher.task)

@@ -7,7 +7,13 @@ from pathlib import Path
 
 from bertwright.errors import UserError
 from bertwright.tasks.answers import Prediction
-from bertwright.tasks.formats.examples import AnyExample, Example, TaggedWords
+from bertwright.tasks.formats.examples import (
+    AnyExample,
+    Example,
+    Options,
+    Question,
+    TaggedWords,
+)
 from bertwright.tasks.prediction import asked_in
 from bertwright.tasks.task import Task
 
@@ -33,6 +39,20 @@ def require_answers(task: Task) -> None:
             f"task {task.name} asks for what a text alone does not bear: there are no transfer "
             f"texts for it"
         )
+
+
+def written_in(example: AnyExample) -> list[str]:
+    """What can be read in an example."""
+    match example:
+        case TaggedWords():
+            return [" ".join(example.words)]
+        case Question():
+            return [example.question, example.text]
+        case Options():
+            return [example.first, example.question, *example.options]
+        case Example():
+            second = [] if example.second is None else [example.second]
+            return [example.first, *second, *example.others]
 
 
 def unlabelled(example: AnyExample) -> AnyExample:
