@@ -137,6 +137,18 @@ def test_words_are_hidden_and_exchanged_as_often_as_is_said() -> None:
         Augmentation.choose({"kind": "words", "hidden": 0.6, "exchanged": 0.6})
 
 
+@pytest.mark.parametrize("system", ["bert", "roberta"])
+def test_what_is_hidden_is_read_as_hidden(pretrained, system: str) -> None:
+    tokenizer = pretrained(system).tokenizer
+    hidden, mask = tokenizer.piece(tokenizer.specials.mask), tokenizer.specials.mask
+    augmenter = Augmentation.choose({"kind": "words", "hidden": 0.5, "exchanged": 0}).augmenter(
+        Given(TEXTS, hidden, None, 0)
+    )
+    for copy in augmenter(TEXTS[:1])[0]:
+        read = tokenizer.encode(copy or "")
+        assert read.count(mask) == (copy or "").count(hidden)
+
+
 def test_a_word_is_exchanged_for_one_between_the_same_neighbours_or_as_frequent() -> None:
     like = LikeWords([*TEXTS, "zebra"])
     frames = {

@@ -10,6 +10,7 @@ import torch
 import bertwright
 from bertwright.axes import Choice
 from bertwright.compression import pruning
+from bertwright.compression.augmentation import Augmentation
 from bertwright.compression.signals import Signal
 from bertwright.encoder.depth import Depth
 from bertwright.encoder.embeddings import EmbeddingChoice
@@ -64,6 +65,7 @@ AXES: dict[str, type[Choice]] = {
     "adaptation": Adaptation,
     "perturbation": Perturbation,
     "signal": Signal,
+    "augmentation": Augmentation,
 }
 
 
