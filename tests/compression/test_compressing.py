@@ -39,24 +39,28 @@ def data_of(teacher: FineTuned, examples=None) -> TaskData:
 @pytest.mark.parametrize("name", names_in(METHODS))
 def test_every_method_leaves_a_smaller_model(pretrained, tmp_path: Path, name: str) -> None:
     teacher = tuned(pretrained)
-    settings = {**QUICK, "epochs": 1}
-    if name == "relations":
-        method = tmp_path / "relations.yaml"
-        stated = Method.load(name).model_dump(mode="json", by_alias=True)
-        stated["stages"][0]["signals"][0]["heads"] = 2
-        method.write_text(json.dumps(stated))
-        name = str(method)
-    layers = None if Method.load(name).whole else 2
+    settings, how = {**QUICK, "epochs": 1}, Method.load(name)
+    stated = how.model_dump(mode="json", by_alias=True)
+    for stage in stated["stages"]:
+        # A toy has few heads, and of few texts few copies.
+        for signal in stage["signals"]:
+            signal |= {"heads": 2} if signal["kind"] == "relations" else {}
+        if stage["augmentation"] is not None:
+            stage["augmentation"]["copies"] = 2
+    method = tmp_path / "method.yaml"
+    method.write_text(json.dumps(stated))
+    layers = None if how.whole or how.student else 2
     given = {"layers": layers, "alone": True, "out": tmp_path / "s", "settings": settings}
-    found = compress(teacher, name, data_of(teacher), **given)
+    found = compress(teacher, str(method), data_of(teacher), namer=pretrained(), **given)
     small = load(tmp_path / "s")
     assert isinstance(small, FineTuned)
-    assert len(small.net.encoder.blocks) == (layers or 4)
+    assert len(small.net.encoder.blocks) == (1 if how.student else layers or 4)
     assert small.predict(["a red bird is old"]) == found.best.model.predict(["a red bird is old"])
     told = found.as_dict()
     assert told == json.loads((tmp_path / "s" / "compression.json").read_text())
     assert told["parameters"] == sum(p.numel() for p in small.net.parameters())
-    assert told["smaller"] > 1 or Method.load(name).stages[0].settings.get("adaptation")
+    # A toy is smaller than a whole student.
+    assert told["smaller"] > 1 or how.student or how.stages[0].settings.get("adaptation")
     assert len(told["alone"]) == len(told["scores"]) == 1
 
 

@@ -10,6 +10,7 @@ import torch
 import bertwright
 from bertwright.axes import Choice
 from bertwright.compression import pruning, quantisation
+from bertwright.compression.augmentation import Augmentation
 from bertwright.compression.quantisation import Granularity, Observer
 from bertwright.compression.signals import Signal
 from bertwright.encoder.depth import Depth
@@ -67,6 +68,7 @@ AXES: dict[str, type[Choice]] = {
     "signal": Signal,
     "granularity": Granularity,
     "observer": Observer,
+    "augmentation": Augmentation,
 }
 
 

@@ -14,7 +14,18 @@ if TYPE_CHECKING:
     from bertwright.model.text_model import TextModel
 
 
-FOR_A_TASK = ("method", "data", "train", "dev", "student", "transfer", "seeds", "alone")
+FOR_A_TASK = (
+    "method",
+    "data",
+    "train",
+    "dev",
+    "student",
+    "transfer",
+    "namer",
+    "answers",
+    "seeds",
+    "alone",
+)
 """Options that say something of fine-tuned models alone."""
 
 
@@ -46,8 +57,11 @@ def compress(
         Path | None, typer.Option(help="The file to judge by; else a tenth of --train is held out.")
     ] = None,
     student: Annotated[
-        Path | None,
-        typer.Option(help="A pre-trained model that becomes small; else the fine-tuned one."),
+        str | None,
+        typer.Option(
+            help="A pre-trained model that becomes small, else the fine-tuned one; or a recipe, by "
+            "which one begins from nothing."
+        ),
     ] = None,
     layers: Annotated[
         int | None,
@@ -56,6 +70,20 @@ def compress(
     transfer: Annotated[
         Path | None,
         typer.Option(help="Texts without labels: .txt, .jsonl, or as the task is read."),
+    ] = None,
+    namer: Annotated[
+        Path | None,
+        typer.Option(
+            help="A pre-trained model that names hidden words, for methods that change texts "
+            "(--student)."
+        ),
+    ] = None,
+    answers: Annotated[
+        Path | None,
+        typer.Option(
+            help="A folder that keeps the texts which the teacher answers, and what it says: a run "
+            "that was stopped goes on with them."
+        ),
     ] = None,
     goal: Annotated[
         str | None,
@@ -84,6 +112,7 @@ def compress(
 
     tune_allocator()
     from bertwright.compression.compressing import compress as compressed
+    from bertwright.compression.transfer import InFile
     from bertwright.errors import UserError
     from bertwright.files import require_free
     from bertwright.interop.loading import load
@@ -92,7 +121,6 @@ def compress(
     from bertwright.shipping.shipping import Shipment
     from bertwright.tasks.data import TaskData
     from bertwright.tasks.fine_tuned import FineTuned
-    from bertwright.tasks.prediction import asked_in
 
     if output is None:
         raise UserError("compress writes a folder: name it with -o")
@@ -114,7 +142,10 @@ def compress(
     settings: dict[str, Any] = changed({}, changes or [])
     given = TaskData(teacher.task, data, train, dev)
     if wanted is not None:
-        refuse(context, "--goal plans by itself", "layers", "student", "transfer", "seeds", "alone")
+        because = "--goal plans by itself"
+        refuse(
+            context, because, "layers", "student", "transfer", "namer", "answers", "seeds", "alone"
+        )
         with uninterrupted():
             shipment = Shipment(teacher, wanted, given, method, say, settings)
             report(shipment.ship(output), as_json)
@@ -124,9 +155,11 @@ def compress(
             teacher,
             method,
             given,
-            student=None if student is None else load(student),
+            student=load(Path(student)) if student and Path(student).is_dir() else student,
             layers=layers,
-            transfer=None if transfer is None else list(asked_in(transfer, teacher.task)),
+            transfer=None if transfer is None else InFile(transfer, teacher.task),
+            namer=None if namer is None else load(namer),
+            answers=answers,
             seeds=seeds,
             alone=alone,
             out=output,

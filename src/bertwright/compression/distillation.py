@@ -4,13 +4,16 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from bertwright.compression.signals import Comparison, Heard, Signal, Sizes, compared_by
+from bertwright.compression.transfer.answered import AnsweredTexts
 from bertwright.errors import UserError
 from bertwright.objectives.objective import Loss
 from bertwright.schedules import Schedule
+from bertwright.tasks.distant import DistantPart, rows_of
 from bertwright.tasks.encoding import TaskRow
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.parts import Part
@@ -115,7 +118,7 @@ class _Inside:
         teacher: FineTuned, part: Part, seen: SeenPieces | None, sites: Sequence[str]
     ) -> "_Inside":
         """Of a teacher that reads the rows of a part as its student does."""
-        own = teacher.answering.rows(teacher.maker, part.train)
+        own = rows_of(teacher.answering, teacher.maker, part.train)
         if any(
             (a.pieces, a.segments) != (b.pieces, b.segments)
             for a, b in zip(own, part.rows, strict=True)
@@ -134,9 +137,9 @@ class _Inside:
         return values
 
 
-def taught_outputs(teacher: FineTuned, part: Part) -> list[Tensor]:
+def taught_outputs(teacher: FineTuned, part: Part) -> Sequence[Tensor]:
     """What a teacher's head gives for each row of a part, (k, K) float32, as a head in training
-    gives it.
+    gives it. What it has answered already it is not asked again.
 
     Errors: UserError where it knows other labels, or cuts examples into other rows.
     """
@@ -147,12 +150,19 @@ def taught_outputs(teacher: FineTuned, part: Part) -> list[Tensor]:
             f"its student learns {task.name} ({', '.join(task.labels) or 'no labels'}): both need "
             f"the same labels"
         )
+    unlike = UserError(
+        f"the teacher cuts long examples into other rows than its student: set length to "
+        f"{teacher.maker.length}, as it was"
+    )
+    if isinstance(part, DistantPart):
+        assert isinstance(part.train, AnsweredTexts), "what is on the disk was answered there"
+        assert part.train.teacher is teacher, "by this teacher"
+        if (part.train.num_outputs() != np.array(part.rows.num_answers)).any():
+            raise unlike
+        return part.train.taught(part)
     rows = teacher.answering.rows(teacher.maker, part.train)
     sizes = ([(r.example, part.answering.num_answers(r)) for r in of] for of in (rows, part.rows))
     if next(sizes) != next(sizes):
-        raise UserError(
-            f"the teacher cuts long examples into other rows than its student: set length to "
-            f"{teacher.maker.length}, as it was"
-        )
+        raise unlike
     found = (torch.from_numpy(output).float() for output in teacher.outputs(rows))
     return [part.answering.as_trained(output) for output in found]

@@ -204,7 +204,9 @@ class Adapted(nn.Module):
         own = {
             n.removeprefix("changes."): t for n, t in parameters.items() if n.startswith("changes.")
         }
+        self.changes.eval()
         changed = functional_call(self.changes, own, (of_encoder,))
+        self.changes.train()
         return {f"encoder.{name}": weight for name, weight in changed.items()}
 
 

@@ -37,6 +37,7 @@ def made(system: str, *overrides: str) -> tuple[Model, Tokenizer]:
 
 NO_STOCK_CLASS = [
     "awd-lstm",
+    "bilstm-student",
     "elmo",
     "ernie-2",
     "fixed-patterns",

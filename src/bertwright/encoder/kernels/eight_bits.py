@@ -125,11 +125,16 @@ class EightBitFeedForward(nn.Module):
 
 
 def in_eight_bits(module: nn.Module) -> nn.Module:
-    """Replace every linear layer of a bfloat16 module by one in 8 bits, in place."""
+    """Replace every linear layer of a bfloat16 module by one in 8 bits, in place; one that computes
+    more than a linear layer stays."""
     for name, child in module.named_children():
-        if isinstance(child, nn.Linear):
+        if type(child) is nn.Linear:
             setattr(module, name, EightBitLinear(child))
-        elif isinstance(child, PlainFeedForward) and isinstance(child.norm, nn.Identity):
+        elif (
+            isinstance(child, PlainFeedForward)
+            and isinstance(child.norm, nn.Identity)
+            and type(child.up) is type(child.down) is nn.Linear
+        ):
             setattr(module, name, EightBitFeedForward(child))
         else:
             in_eight_bits(child)

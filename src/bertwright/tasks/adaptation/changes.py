@@ -10,7 +10,7 @@ from bertwright.training.procedure import Procedure
 
 class Changes(nn.Module):
     """A function of the weights, perhaps with parameters of its own. In a finished model its result
-    are the weights.
+    are the weights: what it gives in evaluation mode, in which nothing is drawn.
 
     Attributes:
         procedures: what it does within a step.
@@ -19,6 +19,11 @@ class Changes(nn.Module):
 
     procedures: Sequence[Procedure] = ()
     looks_inside: bool = False
+
+    @property
+    def penalised(self) -> bool:
+        """Whether a step has a :meth:`penalty` beside its losses."""
+        return False
 
     @property
     def done(self) -> bool:
@@ -34,6 +39,10 @@ class Changes(nn.Module):
         """Open while the encoder reads a batch, whose real places have a ``document`` (B, L) of 0
         or more, and whose states are asked for at the ``wanted`` flat places (M,) or at all."""
         return nullcontext()
+
+    def penalty(self) -> Tensor:
+        """What is added to the loss of a step, once, 0-d float32."""
+        raise TypeError(f"{type(self).__name__} has no penalty")
 
     def forward(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The changed ones by name, of those as they were."""
