@@ -40,8 +40,15 @@ def steps_of(
 ) -> list[StepReport]:
     """Of a whole run, which is judged by the examples that it learns from."""
     steps = Steps()
-    given = {"train": examples, "dev": examples}
-    finetune(student, task, **given, teacher=teacher, watch=steps.watch, **settings)
+    finetune(
+        student,
+        task,
+        train=examples,
+        dev=examples,
+        teacher=teacher,
+        watch=steps.watch,
+        **settings,
+    )
     return steps.reports
 
 

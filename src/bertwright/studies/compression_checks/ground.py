@@ -2,13 +2,14 @@
 that have learned its tasks. They are made once, and read by every row."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any, Literal
 
+from bertwright.compression.compressing import Compressed, compress
 from bertwright.files import write_text
 from bertwright.model.folder import load_model
 from bertwright.model.text_model import TextModel
@@ -18,9 +19,10 @@ from bertwright.studies.corpora.village import Village
 from bertwright.tasks.catalogue import find_part, table_task, tagging_task
 from bertwright.tasks.data import TaskData
 from bertwright.tasks.fine_tuned import FineTuned, load_fine_tuned
-from bertwright.tasks.finetuning import finetune
+from bertwright.tasks.finetuning import FineTuneResult, finetune
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.formats.tables import Columns
+from bertwright.tasks.teaching import Teacher
 from bertwright.text.preparation import prepare
 from bertwright.text.shards import Data
 from bertwright.text.tokenizers import WordPieceChoice
@@ -68,12 +70,21 @@ VOCABULARY, LENGTH = 500, 32
 FINE_TUNING: Mapping[str, Any] = {
     "length": LENGTH,
     "batch": 16,
+    "rate": 1.5e-3,
     "dropout": 0.0,
     "calibrate": False,
     "compile": False,
     "precision": "float32",
 }
 """Settings of all fine-tuning but how long it takes."""
+
+
+def pruned(kind: str, kept: float) -> dict[str, Any]:
+    """An adaptation that keeps all weights at first, then ever fewer, and so many for the last
+    quarter of the time."""
+    going = {"kind": "cubic", "from": 1.0, "to": kept}
+    parts = [{"share": 3, "value": going}, {"share": 1, "value": kept}]
+    return {"kind": kind, "kept": {"kind": "parts", "parts": parts}}
 
 
 @dataclass(frozen=True)
@@ -98,7 +109,7 @@ class Size:
     judge: int
 
 
-WHOLE = Size(4_000, 1_200, 400, 5, 5, 600, 100, 2_000, 500)
+WHOLE = Size(4_000, 1_200, 400, 5, 6, 500, 100, 2_000, 500)
 QUICK = Size(400, 60, 6, 2, 1, 32, 8, 64, 48)
 
 
@@ -187,6 +198,47 @@ class Ground:
         write_text(file, json.dumps({"about": name, "source": "a check", **stated}))
         return str(file)
 
+    def finetuned(
+        self,
+        model: TextModel,
+        task: str,
+        seed: int = 0,
+        teacher: Teacher | None = None,
+        out: Path | None = None,
+        **settings: Any,
+    ) -> FineTuneResult:
+        """A model behind a task that it has learned from the labelled examples."""
+        train, told = self.examples(task)[: self.size.examples], self.settings(seed, **settings)
+        return finetune(
+            model, TASKS[task], train=train, dev=self.judge(task), teacher=teacher, out=out, **told
+        )
+
+    def compressed(
+        self,
+        teacher: FineTuned,
+        method: str,
+        seeds: Sequence[int] | None = None,
+        *,
+        given: TaskData | None = None,
+        student: TextModel | None = None,
+        layers: int | None = None,
+        transfer: Examples | None = None,
+        alone: bool = False,
+    ) -> Compressed:
+        """What a method makes of a model of a task, under these seeds or under all."""
+        seeds = self.seeds if seeds is None else seeds
+        return compress(
+            teacher,
+            method,
+            given or self.given(teacher.task.name),
+            student=student,
+            layers=layers,
+            transfer=transfer,
+            seeds=len(seeds),
+            alone=alone,
+            settings=self.settings(seeds[0]),
+        )
+
     def settings(self, seed: int = 0, **more: Any) -> dict[str, Any]:
         """Of fine-tuning."""
         return {**FINE_TUNING, "epochs": self.size.epochs, "seed": seed, **more}
@@ -206,6 +258,6 @@ def made(folder: Path, quick: bool) -> Ground:
         train = ground.examples(name)[-size.taught :]
         if name == "roles":
             train = [*train, *ground.examples(name, language=SECOND)[-size.taught // 8 :]]
-        run_of = {"train": train, "dev": ground.judge(name), **ground.settings()}
-        finetune(ground.pretrained, task, out=folder / name, **run_of)
+        out, settings = folder / name, ground.settings()
+        finetune(ground.pretrained, task, train=train, dev=ground.judge(name), out=out, **settings)
     return ground

@@ -85,7 +85,7 @@ class Size:
 @cache
 def published() -> tuple[Published, ...]:
     """All rows, in their order."""
-    file = resources.files(__package__).joinpath("published.yaml")
+    file = resources.files("bertwright.studies.compression_table").joinpath("published.yaml")
     stated = yaml.safe_load(file.read_text(encoding="utf-8"))
     return TypeAdapter(tuple[Published, ...]).validate_python(stated)
 

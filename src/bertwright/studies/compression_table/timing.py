@@ -83,6 +83,5 @@ def _write(words: Sequence[str], pooler: bool, folder: Path) -> None:
     tokenizer = train_tokenizer(SAID, WordPieceChoice(size=60))
     drawn = Model.build(recipe, recipe.text.tokenizer.size, tokenizer)
     examples = [Example(text, label=label) for text, label in zip(SAID, "ab", strict=True)]
-    task, given = table_task("nothing", Columns()), {"train": examples, "dev": examples}
-    model = TextModel(drawn, tokenizer, "float32")
-    finetune(model, task, **given, epochs=0, calibrate=False, out=folder)
+    task, model = table_task("nothing", Columns()), TextModel(drawn, tokenizer, "float32")
+    finetune(model, task, train=examples, dev=examples, epochs=0, calibrate=False, out=folder)

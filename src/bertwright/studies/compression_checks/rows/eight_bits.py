@@ -4,24 +4,22 @@ from bertwright.analysis.planted.expecting import above
 from bertwright.interop.loading import load
 from bertwright.interop.onnx import export_onnx
 from bertwright.interop.onnx.about import GRAPH, INT8
-from bertwright.studies.compression_checks.ground import TASKS, Ground
+from bertwright.studies.compression_checks.ground import Ground
 from bertwright.studies.compression_checks.row import Came, Measured, Row
 from bertwright.tasks.fine_tuned import FineTuned
-from bertwright.tasks.finetuning import finetune
 
 TASK = "inference"
 
 
 def run(ground: Ground) -> Came:
     """Models of several seeds, each as it is and as its graph in 8 bits."""
-    given, judge = ground.given(TASK), ground.judge(TASK)
+    judge = ground.judge(TASK)
     scores: list[float] = []
     others: list[float] = []
     alike: list[float] = []
     smaller: list[float] = []
     for seed in ground.seeds[:1] if ground.quick else ground.seeds:
-        run_of = {"train": given.train, "dev": given.dev, **ground.settings(seed)}
-        model = finetune(ground.pretrained, TASKS[TASK], **run_of).model
+        model = ground.finetuned(ground.pretrained, TASK, seed).model
         folder = ground.folder / f"c19-{seed}"
         export_onnx(model, folder, int8=True)
         small = load(folder)

@@ -1,8 +1,8 @@
 """A student that learns where its teacher looks: all layers together, or from the lowest up."""
 
 from bertwright.analysis.planted.expecting import equal
-from bertwright.compression.compressing import compress
 from bertwright.compression.distillation import Distillation
+from bertwright.compression.layer_map import LayerMap
 from bertwright.compression.signals import AttentionMaps, Signal
 from bertwright.compression.students import layers_taken, shortened
 from bertwright.schedules import Constant
@@ -23,17 +23,14 @@ AFTERWARDS = {"labels": 0.5, "signals": [{"kind": "outputs", "temperature": 2, "
 
 def run(ground: Ground) -> Came:
     """What each layer learns while it is its turn, and what becomes of the task."""
-    teacher, given = ground.tuned(TASK), ground.given(TASK)
+    teacher = ground.tuned(TASK)
     yield from _identities(ground)
     yield from _in_turns(ground)
     scores: dict[str, list[float]] = {}
     for order in ("upwards", "in-turn", "together"):
         inside = {"labels": 0, "signals": [{**each, "order": order} for each in TAUGHT]}
         method = ground.method(f"c3-{order}", {"stages": [inside, AFTERWARDS]})
-        found = compress(
-            teacher, method, given, seeds=len(ground.seeds), settings=ground.settings()
-        )
-        scores[order] = found.scores
+        scores[order] = ground.compressed(teacher, method).scores
     for order in ("upwards", "in-turn"):
         yield Measured(f"accuracy, {order}", scores[order], "together", scores["together"])
 
@@ -53,7 +50,7 @@ def _identities(ground: Ground) -> Came:
 def _in_turns(ground: Ground) -> Came:
     """Only the lower layer is taught at first, then both; each is listened to throughout."""
     teacher = ground.tuned(TASK)
-    alone = [AttentionMaps(of="weights", layers={"pairs": p}, weight=NONE) for p in PAIRS]
+    alone = [AttentionMaps(of="weights", layers=LayerMap(pairs=p), weight=NONE) for p in PAIRS]
     upwards = AttentionMaps(of="weights", order="upwards")
     told = Distillation(teacher, [upwards, *alone], NONE)
     student = shortened(ground.pretrained, layers_taken(2, 4))

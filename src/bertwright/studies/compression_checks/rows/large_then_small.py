@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,12 +17,11 @@ from bertwright.model.folder import load_model
 from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel
 from bertwright.statistics import estimate
-from bertwright.studies.compression_checks.ground import TASKS, Ground
+from bertwright.studies.compression_checks.ground import Ground, pruned
 from bertwright.studies.compression_checks.row import Came, Measured, Row
 from bertwright.tasks.adaptation.low_rank import matrices_of
 from bertwright.tasks.evaluation import evaluate
 from bertwright.tasks.fine_tuned import FineTuned
-from bertwright.tasks.finetuning import finetune
 
 TASK = "sentiment"
 Size = tuple[int, int]
@@ -131,13 +131,8 @@ def _fitting(encoder: Encoder, most: int) -> float:
 def _made_small(ground: Ground, model: TextModel, kept: float, seed: int) -> Small:
     """The task is learned, weights go meanwhile, and what is left is rounded: it is scored as it is
     read from its files."""
-    going = {"kind": "cubic", "from": 1.0, "to": kept}
-    parts = [{"share": 3, "value": going}, {"share": 1, "value": kept}]
-    pruned = {"kind": "magnitude", "kept": {"kind": "parts", "parts": parts}}
-    given, adaptation = ground.given(TASK), {} if kept == 1 else {"adaptation": pruned}
-    settings = ground.settings(seed, **adaptation)
-    run_of = {"train": given.train, "dev": given.dev}
-    tuned = finetune(model, TASKS[TASK], **run_of, **settings).model
+    gone: dict[str, Any] = {} if kept == 1 else {"adaptation": pruned("magnitude", kept)}
+    tuned = ground.finetuned(model, TASK, seed, **gone).model
     untold, known = 0, dict(tuned.net.encoder.named_parameters())
     forms = (WHOLE if kept == 1 else SPARSE, WHOLE)
     for matrices, form in zip(_matrices(tuned.net.encoder), forms, strict=True):

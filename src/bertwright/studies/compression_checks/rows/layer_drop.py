@@ -3,7 +3,6 @@
 import torch
 
 from bertwright.analysis.planted.expecting import equal, same
-from bertwright.compression.compressing import compress
 from bertwright.compression.students import shortened, with_layers
 from bertwright.model.model import Model
 from bertwright.studies.compression_checks.ground import Ground
@@ -16,19 +15,17 @@ def run(ground: Ground) -> Came:
     """Layers of the fine-tuned model are left out, and the rest goes on learning; beside it those
     of the pre-trained one, and students that are taught."""
     yield from _without_what_does_nothing(ground)
-    teacher, given = ground.tuned(TASK), ground.given(TASK)
-    run_of = {"seeds": len(ground.seeds), "settings": ground.settings()}
-    cut = compress(
-        teacher, "layer-drop", given, student=shortened(ground.pretrained, [0, 1]), **run_of
-    )
+    teacher, given = ground.tuned(TASK), ground.given(TASK, ground.size.few)
+    student = shortened(ground.pretrained, [0, 1])
+    cut = ground.compressed(teacher, "layer-drop", given=given, student=student)
     beside = "the first two of the pre-trained model", cut.scores
     yield Measured("accuracy, teacher", [cut.of_teacher])
     for taken in ("first", "last", "even"):
         method = ground.method(f"c17-{taken}", {"taken": taken, "stages": [{}]})
-        found = compress(teacher, method, given, layers=2, **run_of)
+        found = ground.compressed(teacher, method, given=given, layers=2)
         yield Measured(f"accuracy, {taken} layers stay", found.scores, *beside)
     for method in ("pkd-skip", "theseus-linear"):
-        found = compress(teacher, method, given, layers=2, **run_of)
+        found = ground.compressed(teacher, method, given=given, layers=2)
         yield Measured(f"accuracy, {method}", found.scores, *beside)
 
 
@@ -46,7 +43,7 @@ def _without_what_does_nothing(ground: Ground) -> Came:
     pieces = torch.randint(5, 90, (3, 12), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         states = [each.encoder.double()(pieces).numpy() for each in (model, small)]
-    yield equal("states without a layer that does nothing", *states, 1e-6)
+    yield equal("states without a layer that does nothing", states[0], states[1], 1e-6)
     yield same("layers that are left", len(small.recipe.encoder.depth.orders()), 3)
 
 

@@ -1,6 +1,7 @@
 """The smallest weights of a pre-trained encoder go, and a task is learned with what is left."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -12,12 +13,12 @@ from bertwright.compression.storage import Form, load_matrices, save_matrices
 from bertwright.encoder.encoder import Encoder
 from bertwright.randomness import key
 from bertwright.studies.compression_checks.first_steps import same_weights
-from bertwright.studies.compression_checks.ground import TASKS, Ground
+from bertwright.studies.compression_checks.ground import Ground
 from bertwright.studies.compression_checks.row import Came, Measured, Row
 from bertwright.tasks.adaptation.changes import Changes
 from bertwright.tasks.adaptation.low_rank import matrices_of
 from bertwright.tasks.fine_tuned import FineTuned, load_fine_tuned
-from bertwright.tasks.finetuning import FineTuneResult, finetune
+from bertwright.tasks.finetuning import FineTuneResult
 
 TASK = "sentiment"
 GONE, QUICK_GONE = (0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.9), (0.0, 0.4, 0.9)
@@ -71,21 +72,20 @@ def run(ground: Ground) -> Came:
 
 
 def _pruned(
-    ground: Ground, seed: int, kind: str | None, kept: float, **more: Any
+    ground: Ground, seed: int, kind: str | None, kept: float, out: Path | None = None
 ) -> FineTuneResult:
     """The task learned by an encoder of which a share is kept from the first step on."""
-    given = ground.given(TASK)
-    adaptation = {} if kind is None else {"adaptation": {"kind": kind, "kept": kept}}
-    settings = ground.settings(seed, clip=None, **adaptation, **more)
-    run_of = {"train": given.train, "dev": given.dev}
-    return finetune(ground.pretrained, TASKS[TASK], **run_of, **settings)
+    gone: dict[str, Any] = {}
+    if kind is not None:
+        gone["adaptation"] = {"kind": kind, "kept": kept}
+    return ground.finetuned(ground.pretrained, TASK, seed, out=out, clip=None, **gone)
 
 
 def _exact(ground: Ground) -> Came:
     """Nothing pruned is plain fine-tuning; as much as is said is 0, and stays so on a disk."""
     plain, whole = (_pruned(ground, 0, kind, 1.0) for kind in (None, "magnitude"))
     yield same("nothing gone is fine-tuning, bit for bit", same_weights(plain, whole), True)
-    _pruned(ground, 0, "magnitude", 0.6, out=ground.folder / "c14")
+    _pruned(ground, 0, "magnitude", 0.6, ground.folder / "c14")
     model = load_fine_tuned(ground.folder / "c14", "float32")
     matrices = _matrices(model)
     wrong = [
@@ -103,8 +103,9 @@ def _matrices(model: FineTuned) -> dict[str, Tensor]:
 def _on_disk(ground: Ground, matrices: Mapping[str, Tensor]) -> Iterator[Expected]:
     """What each way of writing takes, against the file."""
     dense = sum(4 * matrix.numel() for matrix in matrices.values())
-    for places, smaller in (("bitmap", 1 / (0.6 + 1 / 32)), ("columns", 1 / 1.2)):
-        form, file = Form(places), ground.folder / f"c14.{places}"
+    wanted = {Form("bitmap"): 1 / (0.6 + 1 / 32), Form("columns"): 1 / 1.2}
+    for form, smaller in wanted.items():
+        places, file = form.places, ground.folder / f"c14.{form.places}"
         told = sum(form.num_bytes(matrix) for matrix in matrices.values())
         header = save_matrices(file, matrices, form)
         yield equal(f"bytes by {places}", file.stat().st_size - header, told, 0)

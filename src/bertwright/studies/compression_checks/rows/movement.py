@@ -1,13 +1,16 @@
 """Weights that move towards 0, and weights that are near 0: who should go?"""
 
+from typing import Any
+
 import torch
 
 from bertwright.analysis.planted.expecting import equal, same
 from bertwright.compression.pruning import MovementPruning
+from bertwright.schedules import Constant
 from bertwright.studies.compression_checks.first_steps import same_weights
-from bertwright.studies.compression_checks.ground import TASKS, Ground
+from bertwright.studies.compression_checks.ground import Ground, pruned
 from bertwright.studies.compression_checks.row import Came, Measured, Row
-from bertwright.tasks.finetuning import FineTuneResult, finetune
+from bertwright.tasks.finetuning import FineTuneResult
 from bertwright.training.clock import Place
 
 TASK = "inference"
@@ -26,22 +29,20 @@ def run(ground: Ground) -> Came:
 
 
 def _pruned(ground: Ground, seed: int, kind: str | None, kept: float) -> FineTuneResult:
-    """All at first, then ever fewer, and so many for the last quarter of the time."""
-    going = {"kind": "cubic", "from": 1.0, "to": kept}
-    parts = [{"share": 3, "value": going}, {"share": 1, "value": kept}]
-    schedule = kept if kept == 1.0 else {"kind": "parts", "parts": parts}
-    adaptation = {} if kind is None else {"adaptation": {"kind": kind, "kept": schedule}}
-    given, epochs = ground.given(TASK), 2 * ground.size.epochs
-    settings = {**ground.settings(seed, clip=None, **adaptation), "epochs": epochs}
-    run_of = {"train": given.train, "dev": given.dev}
-    return finetune(ground.pretrained, TASKS[TASK], **run_of, **settings)
+    """All, or ever fewer weights; twice as long as others learn."""
+    gone: dict[str, Any] = {}
+    if kind is not None:
+        whole = {"kind": kind, "kept": 1.0}
+        gone["adaptation"] = whole if kept == 1.0 else pruned(kind, kept)
+    epochs = 2 * ground.size.epochs
+    return ground.finetuned(ground.pretrained, TASK, seed, clip=None, epochs=epochs, **gone)
 
 
 def _exact(ground: Ground) -> Came:
     """A weight stays or is 0, and its score learns by the slope of what is left times the weight;
     nothing pruned is plain fine-tuning."""
     encoder = ground.pretrained.model.encoder
-    pruning = MovementPruning(kept=0.4).changes(encoder)
+    pruning = MovementPruning(kept=Constant(value=0.4)).changes(encoder)
     pruning.begin(0)
     for procedure in pruning.procedures:
         procedure.before_step(Place(0, 0.0))

@@ -4,7 +4,6 @@ import torch
 import torch.nn.functional as F
 
 from bertwright.analysis.planted.expecting import equal
-from bertwright.compression.compressing import compress
 from bertwright.compression.signals.outputs import divergence
 from bertwright.model.folder import load_model
 from bertwright.model.model import Model
@@ -28,14 +27,14 @@ def run(ground: Ground) -> Came:
         recipe, tokenizer = ground.recipe(*SMALL, seed=seed), ground.data.tokenizer
         read, _ = load_model(ground.learned(f"c7-{seed}", recipe).path)
         for name, model in (("drawn", Model.build(recipe, tokenizer.size)), ("read", read)):
-            found = compress(
+            found = ground.compressed(
                 teacher,
                 "pre-trained-distillation",
-                given,
+                [seed],
+                given=given,
                 student=TextModel(model, tokenizer, "float32"),
                 transfer=transfer,
                 alone=True,
-                settings=ground.settings(seed),
             )
             taught[name] += found.scores
             alone[name] += found.alone

@@ -56,7 +56,8 @@ def _unrolled(ground: Ground) -> Came:
     many.load_state_dict(one.state_dict())
     pieces = torch.randint(5, size, (3, 12), generator=torch.Generator().manual_seed(0))
     states = [encoder(pieces) for encoder in (one, many)]
-    yield equal("states, shared against unrolled", *(s.detach().numpy() for s in states), 1e-12)
+    numbers = [each.detach().numpy() for each in states]
+    yield equal("states, shared against unrolled", numbers[0], numbers[1], 1e-12)
     for each in states:
         each.square().sum().backward()
     yield _slopes(dict(one.named_parameters()), dict(many.named_parameters()))

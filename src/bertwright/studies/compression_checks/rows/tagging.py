@@ -1,7 +1,6 @@
 """One shallow tagger for two languages, of one of which there is little."""
 
 from bertwright.analysis.planted.expecting import above, same
-from bertwright.compression.compressing import compress
 from bertwright.compression.distillation import taught_outputs
 from bertwright.compression.students import shortened
 from bertwright.studies.compression_checks.ground import SECOND, TASKS, Ground
@@ -27,17 +26,16 @@ def run(ground: Ground) -> Came:
     taught: dict[str, list[float]] = {name: [] for name in LANGUAGES}
     alone: dict[str, list[float]] = {name: [] for name in LANGUAGES}
     for seed in ground.seeds:
-        settings = ground.settings(seed)
-        by_teacher = compress(
+        by_teacher = ground.compressed(
             teacher,
             "pre-trained-distillation",
-            given,
+            [seed],
+            given=given,
             student=student,
             transfer=others,
-            settings=settings,
         ).best.model
-        both = {**settings, "epochs": 2 * ground.size.epochs}
-        by_labels = finetune(student, task, train=given.train, dev=given.dev, **both).model
+        as_long = ground.settings(seed, epochs=2 * ground.size.epochs)
+        by_labels = finetune(student, task, train=given.train, dev=given.dev, **as_long).model
         for name in LANGUAGES:
             taught[name].append(evaluate(by_teacher, dev[name])["score"])
             alone[name].append(evaluate(by_labels, dev[name])["score"])

@@ -3,7 +3,6 @@
 import torch
 
 from bertwright.analysis.planted.expecting import Expected, same
-from bertwright.compression.compressing import compress
 from bertwright.compression.replacement import Either, Replacement
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.schedules import Constant
@@ -18,11 +17,10 @@ DRAWS, RATE = 400, 0.3
 def run(ground: Ground) -> Came:
     """Ever more often, half of the time and then always, and from the first step on always."""
     yield from _either(ground)
-    teacher, given = ground.tuned(TASK), ground.given(TASK)
+    teacher, given = ground.tuned(TASK), ground.given(TASK, ground.size.few)
     before = {name: tensor.clone() for name, tensor in teacher.net.state_dict().items()}
-    run_of = {"layers": 2, "seeds": len(ground.seeds), "settings": ground.settings()}
-    linear = compress(teacher, "theseus-linear", given, alone=True, **run_of)
-    constant = compress(teacher, "theseus-constant", given, **run_of)
+    linear = ground.compressed(teacher, "theseus-linear", given=given, layers=2, alone=True)
+    constant = ground.compressed(teacher, "theseus-constant", given=given, layers=2)
     after = teacher.net.state_dict()
     unmoved = all(tensor.equal(after[name]) for name, tensor in before.items())
     yield same("the predecessor is as it was", unmoved, True)
@@ -48,9 +46,13 @@ def _either(ground: Ground) -> Came:
 
 def _as_often(encoder: torch.nn.Module, old: list[torch.nn.Module]) -> Expected:
     ran: list[int] = []
+
+    def counts(*_: object) -> None:
+        ran.append(1)
+
     blocks = encoder.get_submodule("blocks")
     for block in blocks.children():
-        block.register_forward_hook(lambda *_: ran.append(1))
+        block.register_forward_hook(counts)
     encoder.passage = Either(old, 2, RATE)
     for step in range(DRAWS):
         encoder(torch.tensor([[5, 6]]), noise=Noise.of(0, step, 0, torch.device("cpu")))
