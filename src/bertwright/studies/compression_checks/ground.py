@@ -14,8 +14,7 @@ from bertwright.files import write_text
 from bertwright.model.folder import load_model
 from bertwright.model.text_model import TextModel
 from bertwright.recipes import Recipe
-from bertwright.studies.corpora.corpus import Written
-from bertwright.studies.corpora.village import Village
+from bertwright.studies.corpora import Village, Written
 from bertwright.tasks.catalogue import find_part, table_task, tagging_task
 from bertwright.tasks.data import TaskData
 from bertwright.tasks.fine_tuned import FineTuned, load_fine_tuned
