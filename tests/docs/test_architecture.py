@@ -88,10 +88,12 @@ def test_the_rooms_are_those_that_are_there() -> None:
 def test_an_axis_has_the_kinds_that_it_is_said_to_have(name: str) -> None:
     (kinds,) = re.findall(rf"^\| {name} \| .*? \| (.*?) \|$", TEXT, re.MULTILINE)
     said = re.sub(r"\(.*?\)|;.*", "", kinds).split(",")
-    # Benchmarks and other tests bring kinds of their own.
+    # Benchmarks, studies and other tests bring kinds of their own.
     modules = {kind: choice.__module__ for kind, choice in AXES[name].kinds().items()}
-    of_bench = "bertwright.bench."
-    ours = {k for k, m in modules.items() if m.startswith("bertwright.") and of_bench not in m}
+    theirs = ("bertwright.bench.", "bertwright.studies.")
+    ours = {
+        k for k, m in modules.items() if m.startswith("bertwright.") and not m.startswith(theirs)
+    }
     assert {kind.strip() for kind in said} == ours
 
 

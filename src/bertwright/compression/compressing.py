@@ -45,9 +45,14 @@ class Compressed:
         """The best of all seeds."""
         return max(self.runs, key=lambda run: run.best.score)
 
+    @property
+    def scores(self) -> list[float]:
+        """Of the students, by seed."""
+        return [run.best.score for run in self.runs]
+
     def as_dict(self) -> dict[str, Any]:
         """What ``compress --json`` prints."""
-        scores = [run.best.score for run in self.runs]
+        scores = self.scores
         found = estimate(scores)
         before, after = (num_parameters(model) for model in (self.teacher, self.best.model))
         held, holds = (num_bytes(m.net, m.net.grids) for m in (self.teacher, self.best.model))

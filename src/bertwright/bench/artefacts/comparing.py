@@ -110,7 +110,7 @@ def compare(
         line["smaller"] = found[0]["bytes"] / line["bytes"]
     for batch, length, steps in shapes:
         shape, given = f"{batch}x{length}", {"batch": batch, "length": length, "threads": threads}
-        times = _times(artefacts, given, steps, rounds)
+        times = seconds_in_turns(artefacts, given, steps, rounds)
         for line, own in zip(found, times, strict=True):
             line[f"ms_{shape}"] = 1000 * median(own)
             line[f"faster_{shape}"] = median(times[0]) / median(own)
@@ -119,16 +119,18 @@ def compare(
     return found
 
 
-def ratio_interval(base: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
-    """Of the ratio of two medians, 95 %, from rounds drawn again and again."""
+def ratio_interval(
+    base: Sequence[float], other: Sequence[float], level: float = 0.95
+) -> tuple[float, float]:
+    """Of the ratio of two medians, from rounds drawn again and again."""
     draw = np.random.default_rng(key(0, "ratio of medians"))
     which = draw.integers(0, len(base), (DRAWS, len(base)))
     firsts, seconds = (np.median(np.asarray(each)[which], axis=1) for each in (base, other))
-    low, high = np.quantile(firsts / seconds, [0.025, 0.975])
+    low, high = np.quantile(firsts / seconds, [0.5 - level / 2, 0.5 + level / 2])
     return float(low), float(high)
 
 
-def _times(
+def seconds_in_turns(
     artefacts: Sequence[Artefact], given: Mapping[str, Any], steps: int, rounds: int
 ) -> list[list[float]]:
     """Seconds of one answer, by round, of each; the first round warms up."""
