@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from bertwright.analysis.planted.expecting import Expected, equal, same
-from bertwright.compression.pruning import Pruned, Pruning, highest
+from bertwright.compression.pruning import MagnitudePruning
+from bertwright.compression.pruning.masks import highest
 from bertwright.compression.storage import Form, load_matrices, save_matrices
-from bertwright.encoder.encoder import Encoder
+from bertwright.encoder.kernels.noise import Noise
 from bertwright.randomness import key
 from bertwright.studies.compression_checks.first_steps import same_weights
 from bertwright.studies.compression_checks.ground import Ground
 from bertwright.studies.compression_checks.row import Came, Measured, Row
-from bertwright.tasks.adaptation.changes import Changes
 from bertwright.tasks.adaptation.low_rank import matrices_of
 from bertwright.tasks.fine_tuned import FineTuned, load_fine_tuned
 from bertwright.tasks.finetuning import FineTuneResult
@@ -25,32 +25,20 @@ GONE, QUICK_GONE = (0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.9), (0.0, 0.4, 0.9)
 SUBLAYERS = ("attention", "feed_forward")
 
 
-class RandomPruning(Pruned):
-    """Which weights go is drawn: what any choice must be better than."""
+class RandomPruning(MagnitudePruning):
+    """Which weights go is drawn, once: what any choice must be better than."""
 
     kind: Literal["random"] = "random"
+    draw: int = 0
 
-    def changes(self, encoder: Encoder) -> Changes:
-        return OfChance(self, self.names(encoder))
+    def gates(
+        self, scores: Mapping[str, Tensor], level: float, noise: Noise | None
+    ) -> dict[str, Tensor]:
+        return {name: highest(self._drawn(name, own), level) for name, own in scores.items()}
 
-
-class OfChance(Pruning):
-    """Of :class:`RandomPruning`; who has gone stays away."""
-
-    def __init__(self, choice: RandomPruning, names: list[str]) -> None:
-        super().__init__(choice.kept)
-        self.names, self._seed = names, 0
-
-    def begin(self, seed: int) -> None:
-        super().begin(seed)
-        self._seed = seed
-
-    def forward(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {name: weights[name] * self._mask(name, weights[name]) for name in self.names}
-
-    def _mask(self, name: str, weight: Tensor) -> Tensor:
-        generator = torch.Generator().manual_seed(key(self._seed, "random pruning", name) >> 1)
-        return highest(torch.rand(weight.shape, generator=generator), self.share).to(weight)
+    def _drawn(self, name: str, like: Tensor) -> Tensor:
+        generator = torch.Generator().manual_seed(key(self.draw, "random pruning", name) >> 1)
+        return torch.rand(like.shape, generator=generator)
 
 
 def run(ground: Ground) -> Came:
@@ -77,7 +65,8 @@ def _pruned(
     """The task learned by an encoder of which a share is kept from the first step on."""
     gone: dict[str, Any] = {}
     if kind is not None:
-        gone["adaptation"] = {"kind": kind, "kept": kept}
+        drawn = {"draw": seed} if kind == "random" else {}
+        gone["adaptation"] = {"kind": kind, "kept": kept, **drawn}
     return ground.finetuned(ground.pretrained, TASK, seed, out=out, clip=None, **gone)
 
 
