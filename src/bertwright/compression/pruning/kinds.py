@@ -22,7 +22,7 @@ SITE = 67
 GATE = HardConcrete(temperature=2 / 3, low=-0.1, high=1.1)
 
 
-class _Share(Pruned):
+class ShareKept(Pruned):
     """An ever smaller share of the weights stays: ``kept``, a number or a schedule."""
 
     kept: Value
@@ -34,7 +34,7 @@ class _Share(Pruned):
         return level <= self.level(1.0)
 
 
-class MagnitudePruning(_Share):
+class MagnitudePruning(ShareKept):
     """The weights that are largest stay, of each matrix or of all together (Gordon et al. 2020)."""
 
     kind: Literal["magnitude"] = "magnitude"
@@ -54,7 +54,7 @@ class MagnitudePruning(_Share):
         }
 
 
-class MovementPruning(_Share):
+class MovementPruning(ShareKept):
     """The weights that move away from zero stay: each has a score, to which its gradient times the
     weight is the gradient, and in each matrix those of the highest scores remain (Sanh et al. 2020,
     section 4)."""

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from bertwright.analysis.planted.expecting import Expected, equal, same
-from bertwright.compression.pruning import MagnitudePruning
+from bertwright.compression.pruning.kinds import ShareKept
 from bertwright.compression.pruning.masks import highest
 from bertwright.compression.storage import Form, load_matrices, save_matrices
 from bertwright.encoder.kernels.noise import Noise
@@ -25,11 +25,12 @@ GONE, QUICK_GONE = (0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.9), (0.0, 0.4, 0.9)
 SUBLAYERS = ("attention", "feed_forward")
 
 
-class RandomPruning(MagnitudePruning):
+class RandomPruning(ShareKept):
     """Which weights go is drawn, once: what any choice must be better than."""
 
     kind: Literal["random"] = "random"
     draw: int = 0
+    learns: ClassVar[bool] = False
 
     def gates(
         self, scores: Mapping[str, Tensor], level: float, noise: Noise | None
