@@ -10,7 +10,7 @@ from bertwright.axes import Settings
 from bertwright.encoder.block import Block
 from bertwright.encoder.cache import Past
 from bertwright.encoder.kernels.noise import Noise
-from bertwright.encoder.norms import Norm
+from bertwright.encoder.norms import NoNorm, Norm
 from bertwright.encoder.roles import Role
 from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.taps import Site, tap
@@ -55,6 +55,14 @@ class Narrowed(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.norm(self.dense(x))
+
+    @torch.no_grad()
+    def fold(self) -> None:
+        """Make a gain and a bias behind the matrix its own, where the norm is nothing else."""
+        if isinstance(self.norm, NoNorm):
+            self.dense.weight.mul_(self.norm.weight[:, None])
+            self.dense.bias.mul_(self.norm.weight).add_(self.norm.bias)
+            self.norm = nn.Identity()
 
 
 class OuterProjection(nn.Module):
