@@ -11,7 +11,6 @@ from bertwright.compression import pruning, quantisation
 from bertwright.compression.augmentation import Augmentation
 from bertwright.compression.distillation import Distillation
 from bertwright.compression.from_nothing import Table
-from bertwright.compression.pre_distillation import PreDistillation
 from bertwright.compression.quantisation.mixed import BySharpness
 from bertwright.compression.replacement import Replacement
 from bertwright.compression.signals import Signal
@@ -19,7 +18,6 @@ from bertwright.compression.structure import Removing
 from bertwright.compression.students import Taken
 from bertwright.compression.transfer.sets import Source
 from bertwright.errors import UserError
-from bertwright.model.text_model import TextModel
 from bertwright.recipes.loading import read_yaml
 from bertwright.schedules import Constant, Value
 from bertwright.tasks.fine_tuned import FineTuned
@@ -27,7 +25,7 @@ from bertwright.tasks.finetuning_settings import FineTuning
 from bertwright.tasks.teaching import Teacher
 from bertwright.text.tokenizers import Tokenizer
 
-METHODS, LESSONS = "bertwright.compression.methods", "bertwright.compression.lessons"
+METHODS = "bertwright.compression.methods"
 """Where their files stand."""
 
 ADAPTATIONS = (pruning, quantisation)
@@ -106,25 +104,6 @@ class Method(Settings):
         Errors: UserError for a method that is not there, or cannot be.
         """
         return read_named(name, METHODS, Method, "method")
-
-
-class Lessons(Settings):
-    """What a teacher says in pre-training; ``own`` multiplies the weights of what the recipe of the
-    student asks."""
-
-    about: str
-    source: str
-    signals: tuple[Signal, ...] = Field(min_length=1)
-    own: Value = Constant(value=1.0)
-
-    @staticmethod
-    def load(name: str) -> "Lessons":
-        """As :meth:`Method.load`."""
-        return read_named(name, LESSONS, Lessons, "lessons")
-
-    def of(self, teacher: TextModel) -> PreDistillation:
-        """By this teacher."""
-        return PreDistillation(teacher, self.signals, self.own)
 
 
 Named = TypeVar("Named", bound=Settings)

@@ -4,7 +4,7 @@ import json
 import shutil
 
 from bertwright.analysis.planted.expecting import equal, same
-from bertwright.compression.method import Lessons
+from bertwright.compression.lessons.lessons import Lessons
 from bertwright.compression.students import layers_taken, shortened
 from bertwright.model.folder import TRAINING, WEIGHTS
 from bertwright.studies.compression_checks.ground import Ground

@@ -7,7 +7,8 @@ from torch import nn
 
 from bertwright.analysis.planted.expecting import Expected, above, equal, same
 from bertwright.compression.distillation import Distillation
-from bertwright.compression.method import Lessons, Method
+from bertwright.compression.lessons.lessons import Lessons
+from bertwright.compression.method import Method
 from bertwright.compression.signals import Heard, Signal, States
 from bertwright.compression.signals.states import OfStates
 from bertwright.model.folder import load_model
