@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input
 TORCH := $(shell grep '^torch==' constraints.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test recipes analyses check format documents studies bench clean
+.PHONY: help setup quickstart test recipes analyses compressions check format documents studies bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,8 +27,9 @@ quickstart: .venv/.runtime ## Train, fine-tune and export an encoder in ten minu
 	@rm -rf quickstart
 	@$(BIN)/bertwright quickstart -o quickstart
 
-test: .venv/.development ## Run all tests (warnings are errors)
+test: .venv/.development ## Run all tests (warnings are errors), and every row of compression in short
 	$(BIN)/pytest -n 2
+	$(BIN)/bertwright compress --check --quick
 
 check: .venv/.development ## Check format, lint, types, imports between rooms, documents
 	$(BIN)/ruff format --check .
@@ -46,6 +47,9 @@ recipes: .venv/.development ## Build, count, train, resume and export every reci
 
 analyses: .venv/.development ## Ask every analysis of what was planted for it, and of a toy model
 	$(BIN)/bertwright analyse --check --quick
+
+compressions: .venv/.development ## Ask every row of compression of a toy model, in short
+	$(BIN)/bertwright compress --check --quick
 
 studies: .venv/.development ## Run every study of a claim and write docs/claims.md (hours; goes on where it was)
 	$(BIN)/bertwright study run -o studies --processes 2

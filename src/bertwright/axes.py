@@ -159,3 +159,7 @@ def sentence_of(error: Mapping[str, Any], what: str) -> str:
 
 
 Precision = Literal["float32", "bf16"]
+"""In which a model learns."""
+
+ReadingPrecision = Literal["float32", "bf16", "int8"]
+"""In which a model that has learned is used."""

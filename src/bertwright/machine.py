@@ -9,7 +9,8 @@ import os
 import platform
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -84,6 +85,20 @@ def num_cores() -> int:
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+@contextmanager
+def one_thread() -> Generator[None]:
+    """On a busy machine threads of small models wait for one another: two took thirty times as long
+    as one."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def description() -> str:
@@ -164,6 +179,11 @@ def known_matrix_peak(precision: Precision, device: "torch.device | str" = "cpu"
         with suppress(OSError):
             write_text(file, json.dumps(peaks, indent=1) + "\n")
     return peaks[measured]
+
+
+def of_the_compiler(error: Exception) -> bool:
+    """Whether PyTorch's compiler has raised it, which is no fault of what it was given."""
+    return type(error).__module__.startswith(("torch._inductor", "torch._dynamo"))
 
 
 def cache_folder() -> Path:

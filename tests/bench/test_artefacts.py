@@ -84,7 +84,7 @@ def test_the_interval_of_one_against_itself_is_1() -> None:
 
 
 def test_what_cannot_be_compared_is_said(folders: Path) -> None:
-    with pytest.raises(UserError, match="stands float32, or nothing"):
-        Artefact.of("large@bf16")
+    with pytest.raises(UserError, match="behind the @ of a folder stands float32, bf16, int8"):
+        Artefact.of("large@fp16")
     with pytest.raises(UserError, match="is not fine-tuned"):
         compare([Artefact(folders / "none")], folders / "dev.tsv", 3, 1, print)

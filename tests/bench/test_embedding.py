@@ -22,6 +22,7 @@ def test_too_few_sentences_are_refused() -> None:
 def test_alone_is_compared_with_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedding, "tune_allocator", lambda: None)
     found = embedding.compare(embedding.checkpoint_folder(), LINES, 1, True, lambda _: None)
-    assert found["sentences"] == 12
-    assert found["against_default"] is None
-    assert found["cosine_min"] > 0.999
+    for line in found:
+        assert line["sentences"] == 12
+        assert line["against_default"] is None
+        assert line["cosine_min"] > (0.99 if "int8" in line["contestant"] else 0.999)

@@ -230,3 +230,23 @@ def test_a_fine_tuned_model_is_made_small(folder: Path, tuned: Path, tmp_path: P
         with pytest.raises(UserError, match=sentence):
             invoke(*words)
     assert not wrong.exists()
+
+
+def test_what_places_cost_in_few_bits_is_told(folder: Path, tuned: Path) -> None:
+    given = ("sensitivity", tuned, "--train", folder / "train.tsv", "--examples", 6)
+    found = printed(*given, "bits=2", "by=tensor", "activations.ranges=token", "--subsets", 1)
+    by_place = {line["place"]: line for line in found["places"]}
+    assert {"everything", "blocks.0", "blocks.1", "embeddings.pieces.weight"} <= by_place.keys()
+    assert by_place["blocks.1"]["omega"] == abs(by_place["blocks.1"]["sharpness"])
+    told = invoke(*given, "activations=null", "--subsets", 0).stdout
+    assert "| blocks.0 |" in told
+    assert "eigenvalue" not in told
+    assert "reads" not in told
+    for words, sentence in [
+        (("sensitivity", folder / "model", *given[2:]), "is not fine-tuned for a task"),
+        ((*given, "bits=9"), "bits: must be 8 or less, not 9"),
+        ((*given, "kind=full"), "kind: must be 'quantised'"),
+        (given[:2], "nothing to learn from"),
+    ]:
+        with pytest.raises(UserError, match=sentence):
+            invoke(*words)

@@ -7,6 +7,8 @@ import pytest
 
 from bertwright.compression.compressing import compress
 from bertwright.compression.method import METHODS, Method, names_in
+from bertwright.compression.quantisation import Quantised
+from bertwright.compression.quantisation.sharpness import sharpness
 from bertwright.errors import UserError
 from bertwright.interop.loading import load
 from bertwright.tasks.catalogue import table_task, tagging_task
@@ -37,24 +39,28 @@ def data_of(teacher: FineTuned, examples=None) -> TaskData:
 @pytest.mark.parametrize("name", names_in(METHODS))
 def test_every_method_leaves_a_smaller_model(pretrained, tmp_path: Path, name: str) -> None:
     teacher = tuned(pretrained)
-    settings = {**QUICK, "epochs": 1}
-    if name == "relations":
-        method = tmp_path / "relations.yaml"
-        stated = Method.load(name).model_dump(mode="json", by_alias=True)
-        stated["stages"][0]["signals"][0]["heads"] = 2
-        method.write_text(json.dumps(stated))
-        name = str(method)
-    layers = None if Method.load(name).whole else 2
+    settings, how = {**QUICK, "epochs": 1}, Method.load(name)
+    stated = how.model_dump(mode="json", by_alias=True)
+    for stage in stated["stages"]:
+        # A toy has few heads, and of few texts few copies.
+        for signal in stage["signals"]:
+            signal |= {"heads": 2} if signal["kind"] == "relations" else {}
+        if stage["augmentation"] is not None:
+            stage["augmentation"]["copies"] = 2
+    method = tmp_path / "method.yaml"
+    method.write_text(json.dumps(stated))
+    layers = None if how.whole or how.student else 2
     given = {"layers": layers, "alone": True, "out": tmp_path / "s", "settings": settings}
-    found = compress(teacher, name, data_of(teacher), **given)
+    found = compress(teacher, str(method), data_of(teacher), namer=pretrained(), **given)
     small = load(tmp_path / "s")
     assert isinstance(small, FineTuned)
-    assert len(small.net.encoder.blocks) == (layers or 4)
+    assert len(small.net.encoder.blocks) == (1 if how.student else layers or 4)
     assert small.predict(["a red bird is old"]) == found.best.model.predict(["a red bird is old"])
     told = found.as_dict()
     assert told == json.loads((tmp_path / "s" / "compression.json").read_text())
     assert told["parameters"] == sum(p.numel() for p in small.net.parameters())
-    assert told["smaller"] > 1 or Method.load(name).stages[0].settings.get("adaptation")
+    # A toy is smaller than a whole student.
+    assert told["smaller"] > 1 or how.student or how.stages[0].settings.get("adaptation")
     assert len(told["alone"]) == len(told["scores"]) == 1
 
 
@@ -84,6 +90,34 @@ def test_the_same_seed_makes_the_same_student(pretrained) -> None:
     assert first.best.model.predict(texts) == second.best.model.predict(texts)
 
 
+def test_few_bits_are_few_bytes_and_a_beginning_like_any_other(pretrained, tmp_path: Path) -> None:
+    teacher = tuned(pretrained)
+    settings = {**QUICK, "epochs": 1}
+    small = compress(teacher, "q8-qat", data_of(teacher), settings=settings, out=tmp_path / "q")
+    told, file = small.as_dict(), tmp_path / "q" / "model.safetensors"
+    header = 8 + int.from_bytes(file.read_bytes()[:8], "little")
+    assert told["bytes"] == file.stat().st_size - header
+    assert 3 < told["smaller_in_bytes"] < 4
+    bits = {"adaptation": {"kind": "quantised", "bits": (2, 3, 4, 5)}}
+    mixed = compress(teacher, "qbert-mixed", data_of(teacher), settings=settings | bits)
+    assert {grid.bits for grid in mixed.best.model.net.grids.values()} == {2, 3, 4, 5, 8}
+    assert mixed.as_dict()["bytes"] < told["bytes"]
+    shorter = compress(small.best.model, "layer-drop", data_of(teacher), settings=settings)
+    assert shorter.as_dict()["smaller_in_bytes"] < 1
+
+
+def test_the_sharpest_blocks_have_more_bits(pretrained) -> None:
+    teacher = tuned(pretrained)
+    settings = {**QUICK, "epochs": 1}
+    small = compress(teacher, "qbert-mixed", data_of(teacher), settings=settings).best.model
+    adaptation = small.net.adaptation
+    assert isinstance(adaptation, Quantised)
+    assert sorted(adaptation.bits) == [2, 2, 3, 3]
+    found = sharpness(teacher, classes())
+    high = {own.block for own in sorted(found, key=lambda each: -each.omega)[:2]}
+    assert {block for block, bits in enumerate(adaptation.bits) if bits == 3} == high
+
+
 def test_what_is_no_method_is_said(pretrained, tmp_path: Path) -> None:
     teacher = tuned(pretrained)
     with pytest.raises(UserError, match=r"no method 'pkd-skp': did you mean 'pkd-skip'"):
@@ -97,8 +131,9 @@ def test_what_is_no_method_is_said(pretrained, tmp_path: Path) -> None:
         compress(teacher, str(file), data_of(teacher))
     with pytest.raises(UserError, match="5 of 4 layers"):
         compress(teacher, "layer-drop", data_of(teacher), layers=5)
-    with pytest.raises(UserError, match="leave --student and --layers out"):
-        compress(teacher, "heads-units-iterative", data_of(teacher), layers=2)
+    for name in ("heads-units-iterative", "qbert-mixed"):
+        with pytest.raises(UserError, match="leave --student and --layers out"):
+            compress(teacher, name, data_of(teacher), layers=2)
     other = [Example(e.first, label=f"so {e.label}") for e in classes()]
     with pytest.raises(UserError, match="has no label"):
         compress(teacher, "layer-drop", data_of(teacher, other))

@@ -46,6 +46,8 @@ EVERYTHING = [
     {"kind": "attention"},
     {"kind": "attention", "of": "weights", "order": "in-turn"},
     {"kind": "relations", "heads": 2},
+    {"kind": "moments"},
+    {"kind": "moments", "of": "variance", "order": "in-turn"},
 ]
 QUICK = {"rate": 3e-3, "dropout": 0.0, "decay": 0.0, "compile": False, "batch": 8, "epochs": 1}
 

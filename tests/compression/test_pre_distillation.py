@@ -9,12 +9,12 @@ from safetensors.torch import load_file
 from small_recipe import small
 from toy_stories import stories
 
-from bertwright.compression.method import LESSONS, Lessons, names_in
+from bertwright.compression.lessons.lessons import LESSONS, Lessons
+from bertwright.compression.method import names_in
 from bertwright.compression.students import shortened
 from bertwright.errors import UserError
 from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel
-from bertwright.recipes import Recipe
 from bertwright.text.preparation import prepare
 from bertwright.text.shards import Data
 from bertwright.text.tokenizers import WordPieceChoice
@@ -25,8 +25,11 @@ from bertwright.training.pretraining import pretrain
 from bertwright.training.recipe_batches import RecipeBatches
 from bertwright.training.recipe_losses import RecipeLosses
 from bertwright.training.run_folder import fitted
+from recipes_at_toy_size import shaken
 
-HEARD = {"distil-mlm": 2, "tiny-general": 2, "relations": 1}
+HEARD = {"distil-mlm": (2, 2), "tiny-general": (2, 2), "relations": (1, 1)}
+HEARD |= {"mobile-progressive": (4, 1)}
+"""How many signals of each lesson, at the beginning of a run and at its end."""
 BERT = (
     "encoder.depth.layers=4",
     "encoder.dropout=0",
@@ -59,43 +62,45 @@ def lessons(name: str) -> Lessons:
     found = Lessons.load(name)
     if name != "relations":
         return found
-    return found.model_copy(update={"signals": (found.signals[0].model_copy(update={"heads": 2}),)})
+    (stage,) = found.stages
+    heard = tuple(signal.model_copy(update={"heads": 2}) for signal in stage.signals)
+    return found.model_copy(update={"stages": (stage.model_copy(update={"signals": heard}),)})
 
 
-def first_losses(student: TextModel, teacher: TextModel, name: str, data: Data) -> dict[str, float]:
+def losses_at(
+    progress: float, student: TextModel, teacher: TextModel, name: str, data: Data
+) -> dict[str, float]:
+    """Of the first step, as if it stood there in the run."""
     teaching = lessons(name).of(teacher).teaching(student.model, data)
     teaching.begin(0)
     recipe = student.model.recipe
-    step = RecipeBatches(recipe, data)(Place(0, 0.0))
+    step, place = RecipeBatches(recipe, data)(Place(0, 0.0)), Place(0, progress)
     losses = RecipeLosses(recipe, student.model, teaching=teaching)
     found: dict[str, float] = {}
-    counts = teaching.counts(step)
+    counts = teaching.prepared(step, place).counts
     for batch in step.micro_batches:
-        for of, loss in losses(batch, Place(0, 0.0)).items():
-            if of in counts:
+        for of, loss in losses(batch, place).items():
+            if of not in step.counts:
                 found[of] = found.get(of, 0.0) + loss.sum.item() / counts[of]
     return found
 
 
+@pytest.mark.parametrize("end", [0, 1])
 @pytest.mark.parametrize("name", names_in(LESSONS))
-def test_a_student_that_is_its_teacher_has_nothing_to_learn(data: Data, name: str) -> None:
+def test_a_student_that_is_its_teacher_has_nothing_to_learn(
+    data: Data, name: str, end: int
+) -> None:
     teacher = model_of(data)
-    found = first_losses(teacher, teacher, name, data)
-    assert len(found) == HEARD[name]
+    found = losses_at(end, teacher, teacher, name, data)
+    assert len(found) == HEARD[name][end]
     assert max(map(abs, found.values())) < 1e-5
-    other = first_losses(shortened(teacher, [0, 1]), teacher, name, data)
+    student = shortened(teacher, [0, 1])
+    shaken(student.model, 0.2)
+    other = losses_at(end, student, teacher, name, data)
     assert min(other.values()) > 1e-4
-    parts = first_losses_in_parts(shortened(teacher, [0, 1]), teacher, name, data)
+    student.model.recipe = student.model.recipe.model_copy(update={"micro_batch_tokens": 64})
+    parts = losses_at(end, student, teacher, name, data)
     np.testing.assert_allclose(list(parts.values()), list(other.values()), rtol=1e-4)
-
-
-def first_losses_in_parts(
-    student: TextModel, teacher: TextModel, name: str, data: Data
-) -> dict[str, float]:
-    """The same in micro-batches."""
-    recipe: Recipe = student.model.recipe.model_copy(update={"micro_batch_tokens": 64})
-    student.model.recipe = recipe
-    return first_losses(student, teacher, name, data)
 
 
 @pytest.mark.parametrize("name", names_in(LESSONS))

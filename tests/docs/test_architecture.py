@@ -9,7 +9,9 @@ import torch
 
 import bertwright
 from bertwright.axes import Choice
-from bertwright.compression import pruning
+from bertwright.compression import pruning, quantisation
+from bertwright.compression.augmentation import Augmentation
+from bertwright.compression.quantisation import Granularity, Observer
 from bertwright.compression.signals import Signal
 from bertwright.encoder.depth import Depth
 from bertwright.encoder.embeddings import EmbeddingChoice
@@ -38,7 +40,7 @@ from bertwright.text.tokenizers import TokenizerChoice
 
 TEXT = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
 
-BEYOND = (pruning,)
+BEYOND = (pruning, quantisation)
 """Where an axis of another room has choices of its own: known when it is imported."""
 
 AXES: dict[str, type[Choice]] = {
@@ -64,6 +66,9 @@ AXES: dict[str, type[Choice]] = {
     "adaptation": Adaptation,
     "perturbation": Perturbation,
     "signal": Signal,
+    "granularity": Granularity,
+    "observer": Observer,
+    "augmentation": Augmentation,
 }
 
 
@@ -83,10 +88,12 @@ def test_the_rooms_are_those_that_are_there() -> None:
 def test_an_axis_has_the_kinds_that_it_is_said_to_have(name: str) -> None:
     (kinds,) = re.findall(rf"^\| {name} \| .*? \| (.*?) \|$", TEXT, re.MULTILINE)
     said = re.sub(r"\(.*?\)|;.*", "", kinds).split(",")
-    # Benchmarks and other tests bring kinds of their own.
+    # Benchmarks, studies and other tests bring kinds of their own.
     modules = {kind: choice.__module__ for kind, choice in AXES[name].kinds().items()}
-    of_bench = "bertwright.bench."
-    ours = {k for k, m in modules.items() if m.startswith("bertwright.") and of_bench not in m}
+    theirs = ("bertwright.bench.", "bertwright.studies.")
+    ours = {
+        k for k, m in modules.items() if m.startswith("bertwright.") and not m.startswith(theirs)
+    }
     assert {kind.strip() for kind in said} == ours
 
 

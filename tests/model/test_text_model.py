@@ -100,6 +100,20 @@ def test_bfloat16_points_the_same_way(tokenizer):
     assert (one * other).sum(1).min() > 0.999
 
 
+def test_eight_bits_point_the_same_way_and_are_for_processors_that_multiply_them(
+    tokenizer, monkeypatch
+):
+    monkeypatch.setattr("bertwright.model.text_model.eight_bits_are_fast", lambda: True)
+    exact, fast = made("bert", tokenizer), made("bert", tokenizer, "int8")
+    one, other = exact.embed(TEXTS, normalise=True), fast.embed(TEXTS, normalise=True)
+    assert (one * other).sum(1).min() > 0.99
+    alone = np.concatenate([fast.embed(text, normalise=True) for text in TEXTS])
+    np.testing.assert_allclose(alone, other, atol=0.01)
+    monkeypatch.setattr("bertwright.model.text_model.eight_bits_are_fast", lambda: False)
+    with pytest.raises(UserError, match="int8 needs a processor"):
+        made("bert", tokenizer, "int8")
+
+
 def test_a_hidden_place_is_answered_with_probabilities(tokenizer):
     model = made("modern", tokenizer)
     guesses = model.fill_mask("the [MASK] sees a [MASK]", top_k=3)
@@ -231,5 +245,5 @@ def test_one_text_is_one_text(tokenizer):
 
 
 def test_a_precision_that_is_not_there_is_refused(tokenizer):
-    with pytest.raises(UserError, match="no precision 'fp16': choose one of float32, bf16"):
+    with pytest.raises(UserError, match="no precision 'fp16': choose one of float32, bf16, int8"):
         TextModel(made("roberta", tokenizer).model, tokenizer, "fp16")

@@ -260,7 +260,9 @@ LEVELS = {
 }
 
 
-def moved(optimiser: Optimiser, trained: int | None = None) -> dict[str, Tensor]:
+def moved(
+    optimiser: Optimiser, trained: int | None = None, rates: list[float] | None = None
+) -> dict[str, Tensor]:
     """By how much every parameter moves in the first step, at float64."""
     net = Levels()
     parameters = MasterParameters(net, LEVELS, "float32")
@@ -268,6 +270,7 @@ def moved(optimiser: Optimiser, trained: int | None = None) -> dict[str, Tensor]
     update = optimiser.build(parameters, compiled=False)
     if trained is not None:
         parameters.train_from(parameters.num_levels - trained)
+    parameters.level_rates = rates
     generator = torch.Generator().manual_seed(0)
     update.step(torch.randn(len(parameters.gradient), generator=generator), 1.0, ONE)
     return {name: (p.detach() - before[name]).double() for name, p in net.named_parameters()}
@@ -285,6 +288,18 @@ def test_rates_fall_from_level_to_level(optimiser: Optimiser) -> None:
 
 
 @pytest.mark.parametrize("optimiser", EVERY, ids=lambda o: o.kind)
+@pytest.mark.parametrize("decay", [1.0, 0.5])
+def test_a_level_may_have_a_rate_of_its_own(optimiser: Optimiser, decay: float) -> None:
+    falling = optimiser.model_copy(update={"layer_decay": decay})
+    rates = {"table": 0.0, "blocks.0": 0.1, "blocks.1": 2.0, "head": 0.0}
+    whole = moved(falling)
+    for name, change in moved(falling, rates=list(rates.values())).items():
+        rate = rates[name.rpartition(".")[0]]
+        assert torch.allclose(change, rate * whole[name], atol=4e-7)
+        assert change.any() == (rate > 0)
+
+
+@pytest.mark.parametrize("optimiser", EVERY, ids=lambda o: o.kind)
 @pytest.mark.parametrize("trained", [1, 2, 4])
 def test_levels_that_are_not_trained_are_not_touched(optimiser: Optimiser, trained: int) -> None:
     """Whatever stands in their gradient; the others move as they would have."""
@@ -298,11 +313,17 @@ def test_levels_that_are_not_trained_are_not_touched(optimiser: Optimiser, train
 
 
 @pytest.mark.parametrize("optimiser", EVERY, ids=lambda o: o.kind)
-def test_what_is_not_trained_leaves_no_trace_in_the_optimiser(optimiser: Optimiser) -> None:
+@pytest.mark.parametrize("by_rate", [False, True])
+def test_what_is_not_trained_leaves_no_trace_in_the_optimiser(
+    optimiser: Optimiser, by_rate: bool
+) -> None:
     net = Levels()
     parameters = MasterParameters(net, LEVELS, "float32")
     update = optimiser.build(parameters, compiled=False)
-    parameters.train_from(2)
+    if by_rate:
+        parameters.level_rates = [0.0, 0.0, 0.1, 1.0]
+    else:
+        parameters.train_from(2)
     update.step(torch.ones_like(parameters.gradient), 1.0, ONE)
     for name, moment in update.state().items():
         frozen = name.endswith(("table.weight", "blocks.0.weight", "blocks.0.bias"))

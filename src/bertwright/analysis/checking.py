@@ -2,15 +2,13 @@
 trained here has learned."""
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import torch
 
 from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.findings import read_found
@@ -20,6 +18,7 @@ from bertwright.analysis.planted.toy import backwards, train_toy, train_translat
 from bertwright.analysis.running import analyse
 from bertwright.analysis.subject import Subject
 from bertwright.analysis.texts import read_texts
+from bertwright.machine import one_thread
 from bertwright.tasks.formats.examples import Example
 
 STEPS, QUICK_STEPS = 1200, 100
@@ -63,21 +62,9 @@ def check_all(
         cases = toy_cases(Path(folder), QUICK_STEPS if quick else STEPS)
         say(f"a toy model was trained: {time.monotonic() - began:.0f} s")
         for analysis in analyses:
-            with _one_thread():
+            with one_thread():
                 checked = check(analysis, cases, quick, Path(folder))
             yield checked
-
-
-@contextmanager
-def _one_thread() -> Generator[None]:
-    """On a busy machine threads of models as small as these wait for one another: two took thirty
-    times as long as one."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def toy_cases(folder: Path, steps: int) -> list[Case]:

@@ -1,25 +1,31 @@
-"""Sentences per second, against sentence-transformers with a real checkpoint.
+"""Sentences per second of a real checkpoint, against sentence-transformers and onnxruntime.
 
-Both embed the same sentences in one process, in turns, as their defaults have it; the vectors of
-sentence-transformers are float32, so they are also what ours are compared with.
+All embed the same sentences in one process, in turns; the vectors of all are compared with ours in
+float32.
 """
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bertwright.bench.embedding_peers import (
+    Embed,
+    Vectors,
+    onnxruntime_in_8_bits,
+    sentence_transformers,
+)
+from bertwright.encoder.kernels.eight_bits import eight_bits_are_fast
 from bertwright.errors import UserError
 from bertwright.extras import require
-from bertwright.interop.huggingface.reading import import_folder
+from bertwright.interop.loading import load
 from bertwright.machine import tune_allocator
-from bertwright.model.text_model import TextModel
 from bertwright.randomness import key, uniform
 from bertwright.text.installed import standard_library
 from bertwright.text.sample import gather_sample
@@ -33,17 +39,20 @@ SHORTEST, LONGEST = 20, 600
 WARM_UP_SENTENCES = 128
 
 COLUMNS = {
-    "checkpoint": "checkpoint",
-    "sentences": "sentences",
-    "tokens": "tokens",
+    "contestant": "contestant",
     "sentences_per_second": "sentences/s",
     "against_default": "times sentence-transformers",
+    "against_onnxruntime": "times onnxruntime in 8 bits",
     "cosine_min": "cosine to float32, least",
     "cosine_mean": "mean",
+    "sentences": "sentences",
+    "tokens": "tokens",
 }
 """What a document shows, by key."""
 
-Vectors = NDArray[np.float32]
+DEFAULT, RAW = "sentence-transformers", "onnxruntime, int8"
+"""The peers that ours are measured by."""
+
 Say = Callable[[str], None]
 
 
@@ -80,15 +89,14 @@ def choose_sentences(texts: Sequence[str], number: int) -> list[str]:
     return [fitting[i] for i in order[:number]]
 
 
-def compare(folder: Path, sentences: Sequence[str], rounds: int, alone: bool, say: Say) -> Any:
-    """Figures of one checkpoint; ``alone`` leaves the peer out."""
+def compare(
+    folder: Path, sentences: Sequence[str], rounds: int, alone: bool, say: Say
+) -> list[dict[str, Any]]:
+    """A line for every contestant; ``alone`` leaves the peers out."""
     tune_allocator()
-    model = TextModel(*import_folder(folder))
-    contestants: dict[str, Callable[[Sequence[str]], Vectors]] = {
-        "ours": lambda texts: model.embed(texts, normalise=True)
-    }
-    if not alone:
-        contestants["default"] = _sentence_transformers(folder)
+    exact = load(folder, "float32")
+    tokens = sum(map(len, exact.tokenizer.encode_batch(list(sentences))))
+    contestants = _ours(folder) | ({} if alone else _peers(folder))
     for embed in contestants.values():
         embed(sentences[:WARM_UP_SENTENCES])
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
@@ -100,32 +108,45 @@ def compare(folder: Path, sentences: Sequence[str], rounds: int, alone: bool, sa
             seconds[name].append(time.perf_counter() - began)
         shown = ", ".join(f"{name} {laps[-1]:.2f} s" for name, laps in seconds.items())
         say(f"round {number + 1} of {rounds}: {shown}")
-    exact = vectors["default"] if "default" in vectors else _in_float32(model, sentences)
-    cosines = (vectors["ours"] * exact).sum(1, dtype=np.float64)
-    ratios = [
-        theirs / ours
-        for theirs, ours in zip(seconds.get("default", []), seconds["ours"], strict=False)
-    ]
+    expected = exact.embed(sentences, normalise=True)
+    lines: list[dict[str, Any]] = []
+    for name, own in seconds.items():
+        cosines = (vectors[name] * expected).sum(1, dtype=np.float64)
+        lines.append(
+            {
+                "contestant": name,
+                "sentences_per_second": len(sentences) / median(own),
+                "against_default": _times(seconds, DEFAULT, name),
+                "against_onnxruntime": _times(seconds, RAW, name),
+                "cosine_min": float(cosines.min()),
+                "cosine_mean": float(cosines.mean()),
+                "sentences": len(sentences),
+                "tokens": tokens,
+                "checkpoint": CHECKPOINT,
+                "rounds": rounds,
+            }
+        )
+    return lines
+
+
+def _ours(folder: Path) -> dict[str, Embed]:
+    usual = load(folder)
+    models = {f"bertwright, {usual.precision}": usual}
+    if eight_bits_are_fast() and usual.device.type == "cpu":
+        models["bertwright, int8"] = load(folder, "int8")
+    return {name: partial(model.embed, normalise=True) for name, model in models.items()}
+
+
+def _peers(folder: Path) -> dict[str, Embed]:
     return {
-        "checkpoint": CHECKPOINT,
-        "sentences": len(sentences),
-        "sentences_per_second": len(sentences) / median(seconds["ours"]),
-        "against_default": median(ratios) if ratios else None,
-        "cosine_min": float(cosines.min()),
-        "cosine_mean": float(cosines.mean()),
-        "tokens": sum(map(len, model.tokenizer.encode_batch(list(sentences)))),
-        "precision": model.precision,
-        "rounds": rounds,
+        DEFAULT: sentence_transformers(folder, "float32"),
+        "sentence-transformers, bf16": sentence_transformers(folder, "bfloat16"),
+        RAW: onnxruntime_in_8_bits(folder),
     }
 
 
-def _sentence_transformers(folder: Path) -> Callable[[Sequence[str]], Vectors]:
-    require("sentence-transformers", "dev")
-    from sentence_transformers import SentenceTransformer
-
-    peer: Any = SentenceTransformer(str(folder))
-    return lambda texts: peer.encode(list(texts), show_progress_bar=False)
-
-
-def _in_float32(model: TextModel, sentences: Sequence[str]) -> Vectors:
-    return TextModel(model.model, model.tokenizer, "float32").embed(sentences, normalise=True)
+def _times(seconds: Mapping[str, Sequence[float]], peer: str, name: str) -> float | None:
+    """How many times as fast as a peer, by the median of the rounds."""
+    if peer not in seconds:
+        return None
+    return median(a / b for a, b in zip(seconds[peer], seconds[name], strict=True))

@@ -30,6 +30,7 @@ from bertwright.cli import (
     quickstart,
     recipes,
     sample,
+    sensitivity,
     serve,
     study,
     tokenizer,
@@ -90,6 +91,7 @@ app.command("pretrain")(pretrain.pretrain)
 app.command("prompt")(prompt.prompt)
 app.command("quickstart")(quickstart.quickstart)
 app.command("sample")(sample.sample)
+app.command("sensitivity")(sensitivity.sensitivity)
 app.command("serve")(serve.serve)
 app.command("trace")(trace.trace)
 app.command("view")(view.view)

@@ -45,17 +45,17 @@ def embed(
     ] = None,
     sentences: Annotated[int, typer.Option(min=1, help="How many of its lines.")] = 2000,
     rounds: Annotated[int, typer.Option(min=1, help="Turns that every contestant takes.")] = 5,
-    alone: Annotated[bool, typer.Option("--alone", help="Leave the peer out.")] = False,
+    alone: Annotated[bool, typer.Option("--alone", help="Leave the peers out.")] = False,
     document: Document = None,
     as_json: AsJson = False,
 ) -> None:
-    """Sentences per second of all-MiniLM-L6-v2, against sentence-transformers."""
+    """Sentences per second of all-MiniLM-L6-v2, against sentence-transformers and onnxruntime."""
     from bertwright.bench import embedding
 
     lines = embedding.lines_of(text)
     chosen = embedding.choose_sentences(lines, sentences)
-    result = embedding.compare(embedding.checkpoint_folder(), chosen, rounds, alone, say)
-    _publish("embed", [result], embedding.COLUMNS, document, as_json)
+    results = embedding.compare(embedding.checkpoint_folder(), chosen, rounds, alone, say)
+    _publish("embed", results, embedding.COLUMNS, document, as_json)
 
 
 @app.command()

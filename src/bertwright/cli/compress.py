@@ -6,29 +6,49 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bertwright.cli.finetune import uninterrupted, watching
-from bertwright.cli.output import AsJson, report, say
+from bertwright.cli.output import AsJson, Document, report, say
 from bertwright.cli.plugin import Plugin
 from bertwright.cli.stated import refuse
+from bertwright.errors import UserError
 
 if TYPE_CHECKING:
     from bertwright.model.text_model import TextModel
+    from bertwright.studies.compression_checks.row import Checked
 
 
-FOR_A_TASK = ("method", "data", "train", "dev", "student", "transfer", "seeds", "alone")
+FOR_A_TASK = (
+    "method",
+    "data",
+    "train",
+    "dev",
+    "student",
+    "transfer",
+    "namer",
+    "answers",
+    "seeds",
+    "alone",
+)
 """Options that say something of fine-tuned models alone."""
+
+FOR_A_MODEL = (*FOR_A_TASK, "layers", "goal")
+"""Options that say something of models alone."""
 
 
 def compress(
     context: typer.Context,
     model: Annotated[
         Path | None,
-        typer.Argument(help="The folder of a fine-tuned model; without one, list the methods."),
+        typer.Argument(
+            help="The folder of a fine-tuned model; without one, list the methods. With --check a "
+            "row."
+        ),
     ] = None,
     changes: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[KEY=VALUE ...]",
-            help="Settings of fine-tuning for all stages: epochs, rate, batch, dropout, ...",
+            help="Settings of fine-tuning for all stages: epochs, rate, batch, dropout, ... With "
+            "--check more rows.",
         ),
     ] = None,
     method: Annotated[
@@ -46,8 +66,11 @@ def compress(
         Path | None, typer.Option(help="The file to judge by; else a tenth of --train is held out.")
     ] = None,
     student: Annotated[
-        Path | None,
-        typer.Option(help="A pre-trained model that becomes small; else the fine-tuned one."),
+        str | None,
+        typer.Option(
+            help="A pre-trained model that becomes small, else the fine-tuned one; or a recipe, by "
+            "which one begins from nothing."
+        ),
     ] = None,
     layers: Annotated[
         int | None,
@@ -56,6 +79,20 @@ def compress(
     transfer: Annotated[
         Path | None,
         typer.Option(help="Texts without labels: .txt, .jsonl, or as the task is read."),
+    ] = None,
+    namer: Annotated[
+        Path | None,
+        typer.Option(
+            help="A pre-trained model that names hidden words, for methods that change texts "
+            "(--student)."
+        ),
+    ] = None,
+    answers: Annotated[
+        Path | None,
+        typer.Option(
+            help="A folder that keeps the texts which the teacher answers, and what it says: a run "
+            "that was stopped goes on with them."
+        ),
     ] = None,
     goal: Annotated[
         str | None,
@@ -68,6 +105,27 @@ def compress(
     alone: Annotated[
         bool, typer.Option("--alone", help="Train the same student without a teacher as well.")
     ] = False,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="See that methods do what they should, at toy size; no model."
+        ),
+    ] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="With --check: hardly trained, and asked less.")
+    ] = False,
+    table: Annotated[
+        bool,
+        typer.Option(
+            "--table",
+            help="What was published of compressed models beside what is counted here; with -o "
+            "timed as well, into that folder.",
+        ),
+    ] = False,
+    picture: Annotated[
+        Path | None, typer.Option(help="With --check: a PNG file of all leads over baselines.")
+    ] = None,
+    document: Document = None,
     plugin: Plugin = None,
     as_json: AsJson = False,
 ) -> None:
@@ -75,16 +133,32 @@ def compress(
 
     Of a pre-trained model some --layers are taken: a student for pretrain --teacher.
     """
+    from bertwright.machine import tune_allocator
+
+    if check:
+        tune_allocator()
+        because = "--check needs no model and no data"
+        refuse(context, because, *FOR_A_MODEL, "output", "table")
+        # Without a model all that is named are rows.
+        rows = [*([] if model is None else [str(model)]), *(changes or [])]
+        _check(rows, quick, document, picture, as_json)
+        return
+    refuse(context, "only --check knows it", "quick", "picture")
+    if table:
+        refuse(context, "--table needs no model and no data", *FOR_A_MODEL)
+        if model is not None:
+            raise UserError(f"--table needs no model: leave {model} out")
+        _table(output, document, as_json)
+        return
+    refuse(context, "a document is written by --check and --table", "document")
     from bertwright.compression.method import METHODS, Method, names_in
 
     if model is None:
         report({name: Method.load(name).about for name in names_in(METHODS)}, as_json)
         return
-    from bertwright.machine import tune_allocator
-
     tune_allocator()
     from bertwright.compression.compressing import compress as compressed
-    from bertwright.errors import UserError
+    from bertwright.compression.transfer import InFile
     from bertwright.files import require_free
     from bertwright.interop.loading import load
     from bertwright.recipes.loading import changed
@@ -92,7 +166,6 @@ def compress(
     from bertwright.shipping.shipping import Shipment
     from bertwright.tasks.data import TaskData
     from bertwright.tasks.fine_tuned import FineTuned
-    from bertwright.tasks.prediction import asked_in
 
     if output is None:
         raise UserError("compress writes a folder: name it with -o")
@@ -114,7 +187,10 @@ def compress(
     settings: dict[str, Any] = changed({}, changes or [])
     given = TaskData(teacher.task, data, train, dev)
     if wanted is not None:
-        refuse(context, "--goal plans by itself", "layers", "student", "transfer", "seeds", "alone")
+        because = "--goal plans by itself"
+        refuse(
+            context, because, "layers", "student", "transfer", "namer", "answers", "seeds", "alone"
+        )
         with uninterrupted():
             shipment = Shipment(teacher, wanted, given, method, say, settings)
             report(shipment.ship(output), as_json)
@@ -124,9 +200,11 @@ def compress(
             teacher,
             method,
             given,
-            student=None if student is None else load(student),
+            student=load(Path(student)) if student and Path(student).is_dir() else student,
             layers=layers,
-            transfer=None if transfer is None else list(asked_in(transfer, teacher.task)),
+            transfer=None if transfer is None else InFile(transfer, teacher.task),
+            namer=None if namer is None else load(namer),
+            answers=answers,
             seeds=seeds,
             alone=alone,
             out=output,
@@ -148,3 +226,44 @@ def _taken(model: "TextModel", layers: int, output: Path) -> dict[str, Any]:
     sizes = (sum(p.numel() for p in each.model.parameters()) for each in (model, small))
     before, after = sizes
     return {"model": str(output), "layers": which, "parameters": after, "smaller": before / after}
+
+
+def _check(
+    names: list[str], quick: bool, document: Path | None, picture: Path | None, as_json: bool
+) -> None:
+    """Every row of the survey, or some."""
+    from bertwright.studies.compression_checks.checking import check_all
+    from bertwright.studies.compression_checks.page import draw, write_checks
+    from bertwright.studies.compression_checks.rows import chosen
+
+    checked: list[Checked] = []
+    for each in check_all(chosen(names), quick, say):
+        checked.append(each)
+        if not as_json:
+            print(each, flush=True)
+    if document is not None:
+        write_checks(checked, document)
+    if picture is not None:
+        draw(checked, picture)
+    if as_json:
+        report({"rows": [each.as_dict() for each in checked]}, as_json)
+    if not all(each.ok for each in checked):
+        raise typer.Exit(1)
+
+
+def _table(output: Path | None, document: Path | None, as_json: bool) -> None:
+    """What was published, what is counted, and what was timed here."""
+    from bertwright.document import table
+    from bertwright.studies.compression_table.page import COLUMNS, rows, write_table
+    from bertwright.studies.compression_table.published import published
+    from bertwright.studies.compression_table.timing import time_all
+
+    if output is not None:
+        time_all(published(), output, say)
+    found = rows(output)
+    if document is not None:
+        write_table(found, document)
+    if as_json:
+        report({"rows": found}, as_json)
+        return
+    print(*table(COLUMNS, found), sep="\n")

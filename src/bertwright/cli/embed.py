@@ -11,6 +11,7 @@ import typer
 
 from bertwright.cli.output import AsJson, report
 from bertwright.cli.plugin import Plugin
+from bertwright.cli.precision import Precision
 
 AT_ONCE = 4096
 """Texts that are batched by length together."""
@@ -46,6 +47,7 @@ def embed(
         bool, typer.Option("--normalise", help="Scale every vector to length 1.")
     ] = False,
     language: Language = None,
+    precision: Precision = None,
     plugin: Plugin = None,
     as_json: AsJson = False,
 ) -> None:
@@ -62,7 +64,7 @@ def embed(
 
     if as_json and output is None:
         raise UserError("embed --json says what was written: name a file with -o")
-    loaded = load(model)
+    loaded = load(model, precision)
 
     def embedded() -> Iterator[tuple[list[str], np.ndarray]]:
         lines = (line for _, line in read_lines(file))

@@ -15,7 +15,7 @@ def pareto(
         typer.Argument(
             metavar="FOLDER ...",
             help="Fine-tuned models or their ONNX folders; the first is what the others are held "
-            "against. FOLDER@float32 computes in float32.",
+            "against. FOLDER@float32 computes in float32, FOLDER@int8 in 8 bits.",
         ),
     ],
     data: Annotated[Path, typer.Option(help="What they are scored on: a folder or a file.")],

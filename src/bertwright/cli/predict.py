@@ -10,6 +10,7 @@ from typing import Annotated, TextIO
 import typer
 
 from bertwright.cli.plugin import Plugin
+from bertwright.cli.precision import Precision
 from bertwright.cli.stated import refuse
 
 
@@ -30,6 +31,7 @@ def predict(
         bool,
         typer.Option("--resume", help="Go on with a file that an interrupted run has left in -o."),
     ] = False,
+    precision: Precision = None,
     plugin: Plugin = None,
 ) -> None:
     """Predict for every line of a file or of standard input, in order.
@@ -47,7 +49,7 @@ def predict(
 
     if file != Path("-"):
         refuse(context, "a file says by its ending what it holds", "jsonl")
-    loaded = load(model)
+    loaded = load(model, precision)
     if not isinstance(loaded, FineTuned):
         raise UserError(f"{model} is not fine-tuned for a task: run bertwright finetune first")
     if resume and output is None:

@@ -82,7 +82,7 @@ def _teacher(folder: Path | None, lessons: str | None) -> "PieceTeacher | None":
         if lessons is not None:
             raise UserError("--lessons says what a teacher says: name one with --teacher")
         return None
-    from bertwright.compression.method import Lessons
+    from bertwright.compression.lessons.lessons import Lessons
     from bertwright.interop.loading import load
 
     return Lessons.load(lessons or "distil-mlm").of(load(folder))

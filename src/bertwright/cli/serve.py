@@ -1,12 +1,13 @@
 """``bertwright serve``: models behind an address."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from bertwright.cli.output import say
 from bertwright.cli.plugin import Plugin
+from bertwright.cli.precision import Precision
 
 
 def serve(
@@ -15,10 +16,7 @@ def serve(
     ],
     host: Annotated[str, typer.Option(help="0.0.0.0 for other machines, too.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = 8000,
-    precision: Annotated[
-        Literal["float32", "bf16"] | None,
-        typer.Option(help="None: bf16 where the processor multiplies it natively."),
-    ] = None,
+    precision: Precision = None,
     api_key_file: Annotated[
         Path | None,
         typer.Option(help="A key on each line, or BERTWRIGHT_API_KEY: one is asked for."),

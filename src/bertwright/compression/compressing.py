@@ -2,17 +2,19 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from bertwright.compression.method import Method
-from bertwright.compression.structure import Removing
-from bertwright.compression.students import layers_taken, shortened
-from bertwright.compression.transfer import answered
+from bertwright.compression.beginning import beginning
+from bertwright.compression.method import Method, Stage
+from bertwright.compression.transfer import TransferSets
 from bertwright.errors import UserError
 from bertwright.files import require_free
+from bertwright.model.packing import num_bytes
 from bertwright.model.text_model import TextModel
 from bertwright.recipes.loading import merged
 from bertwright.statistics import estimate, paired
@@ -21,7 +23,7 @@ from bertwright.tasks.evaluation import evaluate
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning import FineTuneResult, finetune
 from bertwright.tasks.finetuning_settings import FineTuning
-from bertwright.tasks.formats.examples import Examples
+from bertwright.tasks.formats.examples import AnyExample, Examples
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_training import Watch, unwatched
 
@@ -43,11 +45,17 @@ class Compressed:
         """The best of all seeds."""
         return max(self.runs, key=lambda run: run.best.score)
 
+    @property
+    def scores(self) -> list[float]:
+        """Of the students, by seed."""
+        return [run.best.score for run in self.runs]
+
     def as_dict(self) -> dict[str, Any]:
         """What ``compress --json`` prints."""
-        scores = [run.best.score for run in self.runs]
+        scores = self.scores
         found = estimate(scores)
         before, after = (num_parameters(model) for model in (self.teacher, self.best.model))
+        held, holds = (num_bytes(m.net, m.net.grids) for m in (self.teacher, self.best.model))
         told: dict[str, Any] = {
             "method": self.method,
             "task": self.best.task.name,
@@ -61,6 +69,8 @@ class Compressed:
             "parameters_without_tables": after["without_tables"],
             "smaller": before["all"] / after["all"],
             "smaller_without_tables": before["without_tables"] / after["without_tables"],
+            "bytes": holds,
+            "smaller_in_bytes": held / holds,
             "seconds": self.seconds,
         }
         if self.alone:
@@ -75,9 +85,11 @@ def compress(
     method: str,
     data: TaskData,
     *,
-    student: TextModel | None = None,
+    student: TextModel | str | None = None,
     layers: int | None = None,
-    transfer: Examples | None = None,
+    transfer: Iterable[AnyExample] | None = None,
+    namer: TextModel | None = None,
+    answers: Path | None = None,
     seeds: int = 1,
     alone: bool = False,
     out: Path | None = None,
@@ -87,10 +99,14 @@ def compress(
     """Make a small model of a fine-tuned one, for the same task.
 
     The student is ``layers`` of the teacher (half of them where nothing is said), or of another
-    model, which else is taken whole. ``transfer`` are texts without labels, for methods that learn
-    from such: without any, those of the task. With ``alone`` the same student is trained without a
-    teacher, too. ``settings`` are those of fine-tuning, for all stages. The best model is written
-    to ``out``.
+    model, which else is taken whole; or it begins from nothing, by the name of a recipe or its
+    file, drawn anew by every seed. ``transfer`` are texts without labels, for methods that learn
+    from such: without any, those of the task. There may be more of them than memory holds; they
+    must be there as often as they are asked for. ``namer`` names words for methods that change
+    texts: without one the student, where it can. In the folder ``answers`` the changed texts and
+    what the teacher says are kept: a run that was stopped goes on with them. With ``alone`` the
+    same student is trained without a teacher, too. ``settings`` are those of fine-tuning, for all
+    stages. The best model is written to ``out``.
 
     Errors: UserError for what does not go together.
     """
@@ -100,26 +116,22 @@ def compress(
     stated = {"length": teacher.maker.length, **(settings or {})}
     first = FineTuning.of(stated).seed
     task, train, dev = data.parts()
-    unlabelled = train if transfer is None else transfer
-    schooling = _Schooling(
-        how,
-        teacher,
-        _begun(teacher, student, layers, how),
-        task,
-        {"task": train, "transfer": answered(teacher, unlabelled) if how.transfers else ()},
-        dev,
-        watch,
-        stated,
-    )
     each = range(first, first + seeds)
-    compressed = Compressed(
-        method,
-        teacher,
-        next(iter(evaluate(teacher, dev)["metrics"].values())),
-        [schooling.taught(seed) for seed in each],
-        [schooling.alone(seed).best.score for seed in each] if alone else (),
-        time.monotonic() - began,
-    )
+    with nullcontext(answers) if answers else TemporaryDirectory() as folder:
+        names = student if namer is None and isinstance(student, TextModel) else namer
+        sets = TransferSets(teacher, train, transfer, Path(folder), names, first)
+        begins = beginning(teacher, student, layers, how, sets)
+        for stage in how.stages:
+            sets.of(stage.texts, stage.augmentation)
+        schooling = _Schooling(how, teacher, begins, task, sets, dev, watch, stated)
+        compressed = Compressed(
+            method,
+            teacher,
+            next(iter(evaluate(teacher, dev)["metrics"].values())),
+            [schooling.taught(seed) for seed in each],
+            [schooling.alone(seed).best.score for seed in each] if alone else (),
+            time.monotonic() - began,
+        )
     if out is not None:
         told = json.dumps(compressed.as_dict(), indent=1) + "\n"
         compressed.best.write(out, {"compression.json": told})
@@ -133,63 +145,58 @@ def num_parameters(model: FineTuned) -> dict[str, int]:
     return {"all": sum(sizes.values()), "without_tables": sum(sizes.values()) - tables}
 
 
-def _begun(
-    teacher: FineTuned, student: TextModel | None, layers: int | None, method: Method
-) -> TextModel:
-    """The student before its first stage."""
-    source = student or teacher
-    if layers is None and (student is not None or method.whole):
-        return source
-    depth = len(source.model.encoder.blocks)
-    return shortened(source, layers_taken(layers or max(depth // 2, 1), depth, method.taken))
-
-
 @dataclass(frozen=True)
 class _Schooling:
     """What all seeds share."""
 
     method: Method
     teacher: FineTuned
-    student: TextModel
+    begins: Callable[[int], TextModel]
     task: Task
-    texts: Mapping[str, Examples]
+    sets: TransferSets
     dev: Examples
     watch: Watch
     settings: Mapping[str, Any]
 
     def taught(self, seed: int) -> FineTuneResult:
         """All stages, one after the other; the last one's model."""
-        student, result = self.student, None
+        student, result = self.begins(seed), None
         for stage in self.method.stages:
-            if stage.removing is not None:
-                student = self._left_of(student, stage.removing)
+            student, settings = self._before(student, stage)
             result = finetune(
                 student,
                 self.task,
-                train=self.texts[stage.texts],
+                train=self.sets.of(stage.texts, stage.augmentation),
                 dev=self.dev,
                 watch=self.watch,
                 teacher=stage.taught_by(self.teacher),
-                **merged(stage.settings, {**self.settings, "seed": seed}),
+                **merged(settings, {**self.settings, "seed": seed}),
             )
             student = result.model
         assert result is not None, "a method has a stage"
         return result
 
-    def _left_of(self, student: TextModel, removing: Removing) -> FineTuned:
+    def _before(self, student: TextModel, stage: Stage) -> tuple[TextModel, Mapping[str, Any]]:
+        """What a stage begins with, and its settings."""
+        if stage.removing is None and stage.bits is None:
+            return student, stage.settings
         if not isinstance(student, FineTuned):
             raise UserError(
-                "removing asks what matters for the task: leave --student and --layers out, so "
-                "that the fine-tuned model itself becomes small"
+                f"{'removing' if stage.removing else 'bits'} asks what matters for the task: leave "
+                f"--student and --layers out, so that the fine-tuned model itself becomes small"
             )
-        return removing.left_of(student, self.texts["task"])
+        settings = stage.settings
+        if stage.removing is not None:
+            student = stage.removing.left_of(student, self.sets.train)
+        if stage.bits is not None:
+            bits = stage.bits.of(student, self.sets.train)
+            settings = merged(settings, {"adaptation": {"bits": bits}})
+        return student, settings
 
     def alone(self, seed: int) -> FineTuneResult:
         """The student with the labels alone, for as many epochs."""
         stages = [merged(stage.settings, self.settings) for stage in self.method.stages]
         epochs = sum(FineTuning.of(stage).epochs for stage in stages)
         stated: dict[str, Any] = {**stages[-1], "epochs": epochs, "seed": seed}
-        train = self.texts["task"]
-        return finetune(
-            self.student, self.task, train=train, dev=self.dev, watch=self.watch, **stated
-        )
+        student, train = self.begins(seed), self.sets.train
+        return finetune(student, self.task, train=train, dev=self.dev, watch=self.watch, **stated)

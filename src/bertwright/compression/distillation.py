@@ -4,13 +4,16 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from bertwright.compression.signals import Comparison, Heard, Signal, Sizes, compared_by
+from bertwright.compression.signals import Comparisons, Heard, Signal, Sizes
+from bertwright.compression.transfer.answered import AnsweredTexts
 from bertwright.errors import UserError
 from bertwright.objectives.objective import Loss
 from bertwright.schedules import Schedule
+from bertwright.tasks.distant import DistantPart, rows_of
 from bertwright.tasks.encoding import TaskRow
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.parts import Part
@@ -40,14 +43,11 @@ class Distillation:
         if len(parts) > 1:
             raise UserError("a teacher knows one task: distil tasks one by one")
         (part,) = parts
-        compared = compared_by(
-            self.signals, student.recipe.encoder, self.teacher.net.recipe.encoder
-        )
-        weights = {name: signal.weight for name, signal in zip(compared, self.signals, strict=True)}
-        taught = taught_outputs(self.teacher, part)
-        sites = [site for each in compared.values() for site in each.other_sites]
+        encoders = student.recipe.encoder, self.teacher.net.recipe.encoder
+        comparisons = Comparisons(self.signals, *encoders)
+        taught, sites = taught_outputs(self.teacher, part), comparisons.other_sites
         inside = _Inside.of(self.teacher, part, seen, sites) if sites else None
-        return _Distilling(compared, {ANSWER: self.labels, **weights}, part, taught, inside)
+        return _Distilling(comparisons, self.labels, part, taught, inside)
 
 
 class _Distilling(TaskTeaching):
@@ -56,29 +56,26 @@ class _Distilling(TaskTeaching):
 
     def __init__(
         self,
-        compared: Mapping[str, Comparison],
-        weights: Mapping[str, Schedule],
+        comparisons: Comparisons,
+        labels: Schedule,
         part: Part,
         taught: Sequence[Tensor],
         inside: "_Inside | None",
     ) -> None:
         super().__init__()
-        self._compared, self._weights = dict(compared), weights
+        self.comparisons, self._labels = comparisons, labels
         self._part, self._taught, self._inside = part, taught, inside
-        self.comparisons = nn.ModuleList(compared.values())
-        self.sites = [site for each in compared.values() for site in each.sites]
+        self.sites = comparisons.sites
 
     def begin(self, seed: int) -> None:
-        for comparison in self._compared.values():
-            comparison.begin(seed)
+        self.comparisons.begin(seed)
 
     def counts(self, rows: Sequence[TaskRow], count: float) -> dict[str, float]:
-        places = sum(len(row.pieces) for row in rows)
-        sizes = Sizes(float(len(rows)), float(places), count)
-        return {name: each.count(sizes) for name, each in self._compared.items()}
+        return self.comparisons.counts(_sizes(rows, count))
 
     def weights(self, place: Place) -> dict[str, float]:
-        return {name: weight.at(place.progress) for name, weight in self._weights.items()}
+        labels = {ANSWER: self._labels.at(place.progress)}
+        return labels | self.comparisons.weights(place.progress)
 
     def losses(self, lesson: Lesson) -> dict[str, Loss]:
         batch, outputs = lesson.batch, lesson.outputs
@@ -95,11 +92,12 @@ class _Distilling(TaskTeaching):
             real,
             lesson.progress,
         )
-        counts = self.counts([self._part.rows[n] for n in numbers], float(len(batch.targets)))
-        none = outputs.new_zeros(())
-        return {
-            name: Loss(each(heard), counts[name], none) for name, each in self._compared.items()
-        }
+        rows = [self._part.rows[number] for number in numbers]
+        return self.comparisons.losses(heard, _sizes(rows, float(len(batch.targets))))
+
+
+def _sizes(rows: Sequence[TaskRow], asked: float) -> Sizes:
+    return Sizes(float(len(rows)), float(sum(len(row.pieces) for row in rows)), asked)
 
 
 class _Inside:
@@ -115,7 +113,7 @@ class _Inside:
         teacher: FineTuned, part: Part, seen: SeenPieces | None, sites: Sequence[str]
     ) -> "_Inside":
         """Of a teacher that reads the rows of a part as its student does."""
-        own = teacher.answering.rows(teacher.maker, part.train)
+        own = rows_of(teacher.answering, teacher.maker, part.train)
         if any(
             (a.pieces, a.segments) != (b.pieces, b.segments)
             for a, b in zip(own, part.rows, strict=True)
@@ -134,9 +132,9 @@ class _Inside:
         return values
 
 
-def taught_outputs(teacher: FineTuned, part: Part) -> list[Tensor]:
+def taught_outputs(teacher: FineTuned, part: Part) -> Sequence[Tensor]:
     """What a teacher's head gives for each row of a part, (k, K) float32, as a head in training
-    gives it.
+    gives it. What it has answered already it is not asked again.
 
     Errors: UserError where it knows other labels, or cuts examples into other rows.
     """
@@ -147,12 +145,19 @@ def taught_outputs(teacher: FineTuned, part: Part) -> list[Tensor]:
             f"its student learns {task.name} ({', '.join(task.labels) or 'no labels'}): both need "
             f"the same labels"
         )
+    unlike = UserError(
+        f"the teacher cuts long examples into other rows than its student: set length to "
+        f"{teacher.maker.length}, as it was"
+    )
+    if isinstance(part, DistantPart):
+        assert isinstance(part.train, AnsweredTexts), "what is on the disk was answered there"
+        assert part.train.teacher is teacher, "by this teacher"
+        if (part.train.num_outputs() != np.array(part.rows.num_answers)).any():
+            raise unlike
+        return part.train.taught(part)
     rows = teacher.answering.rows(teacher.maker, part.train)
     sizes = ([(r.example, part.answering.num_answers(r)) for r in of] for of in (rows, part.rows))
     if next(sizes) != next(sizes):
-        raise UserError(
-            f"the teacher cuts long examples into other rows than its student: set length to "
-            f"{teacher.maker.length}, as it was"
-        )
+        raise unlike
     found = (torch.from_numpy(output).float() for output in teacher.outputs(rows))
     return [part.answering.as_trained(output) for output in found]

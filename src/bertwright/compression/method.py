@@ -2,30 +2,33 @@
 
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
 from bertwright.axes import Settings, did_you_mean, explain
-from bertwright.compression import pruning
+from bertwright.compression import pruning, quantisation
+from bertwright.compression.augmentation import Augmentation
 from bertwright.compression.distillation import Distillation
-from bertwright.compression.pre_distillation import PreDistillation
+from bertwright.compression.from_nothing import Table
+from bertwright.compression.quantisation.mixed import BySharpness
 from bertwright.compression.replacement import Replacement
 from bertwright.compression.signals import Signal
 from bertwright.compression.structure import Removing
 from bertwright.compression.students import Taken
+from bertwright.compression.transfer.sets import Source
 from bertwright.errors import UserError
-from bertwright.model.text_model import TextModel
 from bertwright.recipes.loading import read_yaml
 from bertwright.schedules import Constant, Value
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning_settings import FineTuning
 from bertwright.tasks.teaching import Teacher
+from bertwright.text.tokenizers import Tokenizer
 
-METHODS, LESSONS = "bertwright.compression.methods", "bertwright.compression.lessons"
+METHODS = "bertwright.compression.methods"
 """Where their files stand."""
 
-ADAPTATIONS = (pruning,)
+ADAPTATIONS = (pruning, quantisation)
 """Rooms whose adaptations stages may name: they are known when these are imported."""
 
 
@@ -34,7 +37,10 @@ class Stage(Settings):
 
     Attributes:
         removing: what goes before it, of a model that has learned the task.
+        bits: how many each block is left, by how sharp the loss of such a model is there; None for
+            what the settings say.
         texts: it learns from the examples of the task, or from others whose labels nobody knows.
+        augmentation: how these are changed into more, None where they are taken as they are.
         signals: what is heard of the teacher, beside the ``labels``, which have a weight, too.
         replacing: how likely blocks of the student run in the place of those of the teacher, None
             where nothing is replaced.
@@ -42,7 +48,9 @@ class Stage(Settings):
     """
 
     removing: Removing | None = None
-    texts: Literal["task", "transfer"] = "task"
+    bits: BySharpness | None = None
+    texts: Source = "task"
+    augmentation: Augmentation | None = None
     signals: tuple[Signal, ...] = ()
     labels: Value = Constant(value=1.0)
     replacing: Value | None = None
@@ -63,19 +71,31 @@ class Stage(Settings):
 
 
 class Method(Settings):
-    """A way to make a model small, as it was published; ``taken`` are the layers of a model that a
-    student is made of, and usually half of them: a ``whole`` one begins with all."""
+    """A way to make a model small, as it was published.
+
+    ``taken`` are the layers of a model that a student is made of, and usually half of them: a
+    ``whole`` one begins with all. Or it begins from nothing, by the recipe ``student``; ``table``
+    says how its vectors of pieces begin then.
+    """
 
     about: str
     source: str
     taken: Taken = "even"
     whole: bool = False
+    student: str | None = None
+    table: Table = "teacher"
     stages: tuple[Stage, ...] = Field(min_length=1)
 
-    @property
-    def transfers(self) -> bool:
-        """Whether it learns from texts without labels."""
-        return any(stage.texts == "transfer" for stage in self.stages)
+    def require_read(self, student: Tokenizer, teacher: Tokenizer) -> None:
+        """Errors: UserError for a student that has no piece for what stands for hidden words."""
+        hidden = teacher.piece(teacher.specials.mask)
+        hides = any(stage.augmentation and stage.augmentation.hides for stage in self.stages)
+        if hides and student.id(hidden) != student.specials.mask:
+            raise UserError(
+                f"the teacher hides words as {hidden}, which its student does not read so: set "
+                f"hidden of the augmentation to 0, or choose a student with the pieces of its "
+                f"teacher"
+            )
 
     @staticmethod
     def load(name: str) -> "Method":
@@ -84,25 +104,6 @@ class Method(Settings):
         Errors: UserError for a method that is not there, or cannot be.
         """
         return read_named(name, METHODS, Method, "method")
-
-
-class Lessons(Settings):
-    """What a teacher says in pre-training; ``own`` multiplies the weights of what the recipe of the
-    student asks."""
-
-    about: str
-    source: str
-    signals: tuple[Signal, ...] = Field(min_length=1)
-    own: Value = Constant(value=1.0)
-
-    @staticmethod
-    def load(name: str) -> "Lessons":
-        """As :meth:`Method.load`."""
-        return read_named(name, LESSONS, Lessons, "lessons")
-
-    def of(self, teacher: TextModel) -> PreDistillation:
-        """By this teacher."""
-        return PreDistillation(teacher, self.signals, self.own)
 
 
 Named = TypeVar("Named", bound=Settings)

@@ -10,7 +10,7 @@ from bertwright.axes import Settings
 from bertwright.encoder.block import Block
 from bertwright.encoder.cache import Past
 from bertwright.encoder.kernels.noise import Noise
-from bertwright.encoder.norms import Norm
+from bertwright.encoder.norms import NoNorm, Norm
 from bertwright.encoder.roles import Role
 from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.taps import Site, tap
@@ -19,21 +19,24 @@ from bertwright.encoder.taps import Site, tap
 class Bottleneck(Settings):
     """The sublayers of every block are ``width`` wide.
 
-    A block narrows the states of the encoder for what is added to within, and once more for its
-    queries and keys, which share that; its values read the states as they are. What it ends with is
-    widened and added to them (section 3.1, figure 1).
+    A block leads the states of the encoder to that width for what is added to within, and once more
+    for its queries and keys, which share that; where nothing is ``shared`` they read the states as
+    they are, as its values do. What it ends with is led back and added to them (section 3.1, figure
+    1). Within it may be wider than without, as in the teacher there.
     """
 
     width: int = Field(default=128, ge=1)
+    shared: bool = True
 
     def operations(self, outer: int) -> float:
         """Floating-point operations of a block per token beside those of its sublayers."""
-        in_and_out = 3 * 2 * outer * self.width
-        values = 2 * (outer - self.width) * self.width
-        return in_and_out + values
+        ways, reading = (3, 1) if self.shared else (2, 3)
+        return 2 * self.width * (ways * outer + reading * (outer - self.width))
 
     def projection(self, outer: int, bias: bool, norm: Norm) -> nn.Module:
         """What makes queries, keys and values of the states of the encoder."""
+        if not self.shared:
+            return nn.Linear(outer, 3 * self.width, bias)
         return OuterProjection(outer, self.width, bias, norm)
 
     def ways(self, outer: int, norm: Norm) -> tuple[nn.Module, nn.Module, nn.Module]:
@@ -52,6 +55,14 @@ class Narrowed(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.norm(self.dense(x))
+
+    @torch.no_grad()
+    def fold(self) -> None:
+        """Make a gain and a bias behind the matrix its own, where the norm is nothing else."""
+        if isinstance(self.norm, NoNorm):
+            self.dense.weight.mul_(self.norm.weight[:, None])
+            self.dense.bias.mul_(self.norm.weight).add_(self.norm.bias)
+            self.norm = nn.Identity()
 
 
 class OuterProjection(nn.Module):

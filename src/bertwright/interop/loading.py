@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from bertwright.axes import Precision
+from bertwright.axes import ReadingPrecision
+from bertwright.compression import quantisation
 from bertwright.errors import UserError
 from bertwright.interop import huggingface
 from bertwright.interop.onnx import is_onnx, load_onnx
@@ -10,9 +11,12 @@ from bertwright.model.folder import RECIPE, is_model, load_model
 from bertwright.model.text_model import TextModel
 from bertwright.tasks.fine_tuned import is_fine_tuned, load_fine_tuned
 
+LEFT_BEHIND = (quantisation,)
+"""Rooms whose adaptations a finished model may name: they are known when these are imported."""
+
 
 def load(
-    path: str | Path, precision: Precision | None = None, threads: int | None = None
+    path: str | Path, precision: ReadingPrecision | None = None, threads: int | None = None
 ) -> TextModel:
     """The model of a folder: one of ours, exported to ONNX or not, or a Hugging Face folder of a
     known family.

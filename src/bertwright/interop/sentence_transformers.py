@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bertwright.compression.quantisation import unrounded
 from bertwright.errors import MissingExtra, UserError
 from bertwright.files import atomic_folder
 from bertwright.interop.huggingface import export_folder
@@ -41,7 +42,7 @@ def export_sentence_transformers(
     Errors: UserError where no stock class computes the recipe, or the pooling; MissingExtra where
     ``verify`` finds no sentence-transformers.
     """
-    pooling = _pooling(model)
+    pooling, model = _pooling(model), unrounded(model)
     bare = TextModel(model.model, model.tokenizer, "float32")
     with atomic_folder(folder) as temporary:
         within = temporary / "stock"

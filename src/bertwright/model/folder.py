@@ -11,14 +11,16 @@ from typing import Any
 
 import torch
 from pydantic import ValidationError
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from bertwright.axes import explain
 from bertwright.errors import UserError
 from bertwright.files import atomic_file, write_text
+from bertwright.model.grids import Grid
 from bertwright.model.model import Model
+from bertwright.model.packing import stored, unpacked
 from bertwright.recipes import Recipe
 from bertwright.recipes.loading import read_yaml
 from bertwright.text.tokenizers import Tokenizer
@@ -38,12 +40,12 @@ def save_model(
     save_weights(folder / WEIGHTS, model)
 
 
-def save_weights(path: Path, module: nn.Module) -> None:
-    """Write the parameters of a module as float32, a shared storage once, and its buffers."""
-    named = {n: p.detach().float().contiguous() for n, p in module.named_parameters()}
-    named |= {n: b.contiguous() for n, b in module.named_buffers()}
+def save_weights(path: Path, module: nn.Module, grids: Mapping[str, Grid] | None = None) -> None:
+    """Write the parameters of a module as float32, or packed where they stand on their grids, a
+    shared storage once, and its buffers."""
+    tensors, about = stored(module, grids)
     with atomic_file(path) as temporary:
-        save_file(named, str(temporary), metadata={"format": "pt"})
+        save_file(tensors, str(temporary), metadata=about)
 
 
 def is_model(folder: Path) -> bool:
@@ -109,12 +111,15 @@ def fill(module: nn.Module, tensors: dict[str, Tensor], origin: str) -> None:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file; UserError where it is missing or cut short."""
+    """The tensors of a safetensors file, packed ones as weights; UserError where it is missing or
+    cut short."""
     if not path.is_file():
         raise UserError(f"{path} is missing: only safetensors weights are read")
     try:
-        return load_file(str(path))
-    except SafetensorError as error:
+        with safe_open(str(path), "pt") as file:
+            about: dict[str, str] = file.metadata() or {}
+        return unpacked(load_file(str(path)), about)
+    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise UserError(f"{path} is damaged ({error}): copy it again") from error
 
 

@@ -12,8 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertwright.axes import Precision, did_you_mean
+from bertwright.axes import ReadingPrecision, did_you_mean
 from bertwright.encoder.encoder import Encoder
+from bertwright.encoder.kernels.eight_bits import eight_bits_are_fast, in_eight_bits
 from bertwright.encoder.kernels.packed import bfloat16_is_fast, pack
 from bertwright.encoder.stream import Coordinates
 from bertwright.errors import UserError
@@ -46,21 +47,28 @@ class Guess:
 class TextModel:
     """A trained model, ready to use: its weights are those that it had when it was first used.
 
-    ``precision`` None takes bfloat16 where the device multiplies it natively, else float32. Errors:
-    UserError for another.
+    ``precision`` None takes bfloat16 where the device multiplies it natively, else float32. In
+    ``int8`` the matrices of the encoder are of 8 bits, and so is what they are multiplied with, all
+    else is bfloat16: for processors that multiply 8 bits natively. Errors: UserError for another,
+    and for int8 elsewhere.
     """
 
     def __init__(
-        self, model: Model, tokenizer: Tokenizer, precision: Precision | None = None
+        self, model: Model, tokenizer: Tokenizer, precision: ReadingPrecision | None = None
     ) -> None:
-        if precision not in (None, *get_args(Precision)):
-            known = ", ".join(get_args(Precision))
+        if precision not in (None, *get_args(ReadingPrecision)):
+            known = ", ".join(get_args(ReadingPrecision))
             raise UserError(f"there is no precision {precision!r}: choose one of {known}")
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.model = model.to(self.device).eval()
         self.tokenizer = tokenizer
         fast = self.device.type == "cuda" or bfloat16_is_fast()
-        self.precision: Precision = precision or ("bf16" if fast else "float32")
+        self.precision: ReadingPrecision = precision or ("bf16" if fast else "float32")
+        if self.precision == "int8" and not (self.device.type == "cpu" and eight_bits_are_fast()):
+            raise UserError(
+                "int8 needs a processor that multiplies 8 bits (VNNI), and no GPU: leave the "
+                "precision out"
+            )
         self._fast_encoder: Encoder | None = None
 
     def save(self, folder: str | Path) -> None:
@@ -365,7 +373,7 @@ class TextModel:
         if self._fast_encoder is None:
             self._fast_encoder = copy.deepcopy(self.model.encoder).bfloat16()
             if self.device.type == "cpu":
-                pack(self._fast_encoder)
+                (in_eight_bits if self.precision == "int8" else pack)(self._fast_encoder)
         return self._fast_encoder
 
 

@@ -11,11 +11,11 @@ Order in the buffers: matrices, tables, everything else (biases, norms, gates), 
 So what decays, and what Muon takes, are contiguous ranges.
 
 Parameters stand on *levels*: 0 before the blocks, i + 1 in block i, the highest behind them (the
-heads). Learning rates may fall from level to level, and the levels from some one on may be all that
-is trained.
+heads). Learning rates may fall from level to level, or be each level's own; and the levels from
+some one on may be all that is trained.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -67,6 +67,8 @@ class MasterParameters:
         compute: (N,) of the computing precision; the same tensor as ``master`` under float32.
         gradient: (T,) of the computing precision, T the trainable part of N.
         first_level: the lowest level that is trained.
+        level_rates: what learning rates are multiplied with by level, None where all are 1; no
+            optimiser touches a level whose rate is 0.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class MasterParameters:
         self._hooks = [self._gather(slot) for slot in self.slots if self._is_gathered(slot)]
         self.num_levels = 1 + max((slot.level for slot in self.slots), default=0)
         self.first_level = 0
+        self.level_rates: Sequence[float] | None = None
         self._bind()
 
     @property
@@ -109,9 +112,10 @@ class MasterParameters:
 
     def trained(self, where: slice, layer_decay: float = 1.0) -> list[tuple[slice, float]]:
         """The stretches of a range that are trained, and what their learning rate is multiplied
-        with: ``layer_decay`` for each level that they stand below the highest.
+        with: ``layer_decay`` for each level that they stand below the highest, and the rate of
+        their level.
         """
-        if layer_decay == 1.0 and self.first_level == 0:
+        if layer_decay == 1.0 and self.first_level == 0 and self.level_rates is None:
             return [(where, 1.0)] if where.start < where.stop else []
         found: list[tuple[slice, float]] = []
         previous: Slot | None = None
@@ -126,7 +130,8 @@ class MasterParameters:
 
     def factor(self, slot: Slot, layer_decay: float) -> float:
         """What the learning rate of one parameter is multiplied with."""
-        return layer_decay ** (self.num_levels - 1 - slot.level)
+        decayed = layer_decay ** (self.num_levels - 1 - slot.level)
+        return decayed if self.level_rates is None else decayed * self.level_rates[slot.level]
 
     def train_from(self, level: int) -> None:
         """Train only what stands on this level or above it; the rest has no gradient, and no
@@ -143,8 +148,12 @@ class MasterParameters:
         return [
             slot
             for slot in self.slots
-            if where.start <= slot.start < where.stop and slot.level >= self.first_level
+            if where.start <= slot.start < where.stop and self._is_trained(slot)
         ]
+
+    def _is_trained(self, slot: Slot) -> bool:
+        rests = self.level_rates is not None and self.level_rates[slot.level] == 0.0
+        return slot.level >= self.first_level and not rests
 
     def clear_gradient(self) -> None:
         """Before the first micro-batch of a step."""

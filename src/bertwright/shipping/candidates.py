@@ -9,6 +9,7 @@ from statistics import median
 from typing import Literal
 
 from bertwright.bench.artefacts.answering import rows_of
+from bertwright.compression.quantisation import unrounded
 from bertwright.compression.students import layers_taken, with_layers
 from bertwright.interop.loading import load
 from bertwright.interop.onnx import export_onnx
@@ -59,6 +60,7 @@ FORMS: tuple[Form, ...] = ("weights", "int8")
 
 def untrained(model: FineTuned, layers: int) -> FineTuned:
     """Some of the layers with the head as it is: of the right size, and knowing little."""
+    model = unrounded(model)
     known = with_layers(model.model, layers_taken(layers, len(model.net.encoder.blocks)))
     net = TaskModel(known.recipe, known.vocabulary_size, model.net.plan, model.net.adaptation)
     net.encoder.load_state_dict(known.encoder.state_dict())

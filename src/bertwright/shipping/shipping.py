@@ -61,6 +61,11 @@ class Shipment:
         Errors: UserError where nothing is small and fast enough.
         """
         require_free(out)
+        if Method.load(self.method).student is not None:
+            raise UserError(
+                f"a goal is kept with some of the layers of the model: {self.method} begins from "
+                f"nothing: choose another method"
+            )
         task, train, dev = self.data.parts()
         with TemporaryDirectory() as work:
             chosen = self._chosen(Path(work))

@@ -4,24 +4,18 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import repeat
-from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-
-from torch import set_num_threads
 
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
 from bertwright.interop.huggingface import export_folder
 from bertwright.interop.loading import load
 from bertwright.interop.onnx import export_onnx
-from bertwright.machine import num_cores
 from bertwright.model.counting import counted
 from bertwright.model.folder import WEIGHTS, load_model
 from bertwright.recipes import Recipe
@@ -29,6 +23,7 @@ from bertwright.recipes.about import about
 from bertwright.recipes.evened import evened
 from bertwright.recipes.loading import sizes_of, systems
 from bertwright.studies.made_to_order import text_for
+from bertwright.studies.side_by_side import side_by_side
 from bertwright.text.shards import Data
 from bertwright.training.metrics_file import read_metrics
 from bertwright.training.pretraining import pretrain
@@ -117,7 +112,7 @@ def check_all(
         if system not in systems():
             raise UserError(f"there is no system {system!r}{did_you_mean(system, systems())}")
     wanted, found = systems_wanted or systems(), list[Check]()
-    with TemporaryDirectory() as temporary, _processes(len(wanted)) as each:
+    with TemporaryDirectory() as temporary, side_by_side(len(wanted)) as each:
         work = Path(temporary)
         texts = [text_for(Recipe.load(f"{system}-tiny"), work, data).data for system in wanted]
         folders = [work / system for system in wanted]
@@ -125,19 +120,6 @@ def check_all(
             found.append(check)
             tell(check)
     return found
-
-
-@contextmanager
-def _processes(most: int) -> Generator[Callable[..., Iterator[Check]]]:
-    """A ``map`` over processes of one thread each; over this one where there is little to do."""
-    count = min(most, num_cores())
-    if count < 2:
-        yield map
-        return
-    with ProcessPoolExecutor(
-        count, mp_context=get_context("spawn"), initializer=set_num_threads, initargs=(1,)
-    ) as pool:
-        yield pool.map
 
 
 def _check_at(system: str, data: Path, out: Path, steps: int) -> Check:

@@ -9,6 +9,7 @@ from bertwright.errors import UserError
 from bertwright.model.text_model import TextModel
 from bertwright.optimisers.adam import AdamW
 from bertwright.schedules import Warmup
+from bertwright.tasks.distant import part_of
 from bertwright.tasks.encoding import RowMaker
 from bertwright.tasks.finetuning_settings import FineTuning, with_dropout
 from bertwright.tasks.heads import check_head, default_head
@@ -34,7 +35,7 @@ def prepare_training(
     _check(model, chosen, given)
     longest = model.model.encoder.longest
     maker = RowMaker.of(recipe, model.tokenizer, longest, chosen.length)
-    parts = [Part.of(task, train, dev, maker) for task, train, dev in given]
+    parts = [part_of(task, train, dev, maker) for task, train, dev in given]
     plans = [
         HeadPlan(
             chosen.head or default_head(recipe, p.task.answer),

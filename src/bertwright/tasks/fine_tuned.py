@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bertwright.axes import Precision
+from bertwright.axes import ReadingPrecision
 from bertwright.errors import UserError
 from bertwright.files import write_text
 from bertwright.model.folder import (
@@ -65,7 +65,7 @@ class FineTuned(TextModel):
         tokenizer: Tokenizer,
         task: Task,
         length: int | None = None,
-        precision: Precision | None = None,
+        precision: ReadingPrecision | None = None,
         temperature: float = 1.0,
     ) -> None:
         super().__init__(_without_heads(net), tokenizer, precision)
@@ -145,7 +145,7 @@ class FineTuned(TextModel):
         write_text(folder / TASK, self.told())
         write_text(folder / TRAINING, json.dumps(dict(training or {}), indent=2) + "\n")
         write_text(folder / CARD, _card(self, training or {}))
-        save_weights(folder / WEIGHTS, self.net)
+        save_weights(folder / WEIGHTS, self.net, self.net.grids)
 
     def told(self) -> str:
         """What ``task.json`` holds: what the outputs mean, and how they come about."""
@@ -175,7 +175,7 @@ def is_fine_tuned(folder: Path) -> bool:
     return (folder / TASK).is_file()
 
 
-def load_fine_tuned(folder: Path, precision: Precision | None = None) -> FineTuned:
+def load_fine_tuned(folder: Path, precision: ReadingPrecision | None = None) -> FineTuned:
     """Read the folder of a fine-tuned model.
 
     Errors: UserError for a folder that is missing, cut short, or holds other parameters.

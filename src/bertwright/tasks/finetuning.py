@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any
 
 from bertwright.files import require_free
+from bertwright.machine import of_the_compiler
 from bertwright.model.text_model import TextModel
 from bertwright.statistics import Estimate, estimate
 from bertwright.tasks.assembling import prepare_training
@@ -25,7 +26,6 @@ from bertwright.tasks.result_folder import write_results
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_training import Training, Watch, unwatched
 from bertwright.tasks.teaching import Teacher
-from bertwright.training.compilation import of_the_compiler
 
 
 @dataclass(frozen=True)
@@ -185,8 +185,10 @@ def with_every_seed(training: Training, chosen: FineTuning) -> tuple[list[EpochR
         plans = plans_of(training.parts, chosen.batch, chosen.seed)
         places = places_per_epoch(training.parts, plans) * chosen.epochs * chosen.seeds
         kept = training.net.adaptation.keeps_states
+        changes = training.net.changes
         heard = training.teaching is not None and training.teaching.sites
-        compiled = not (kept or heard) and repays(training.net, places)
+        inside = heard or (changes is not None and changes.looks_inside)
+        compiled = not (kept or inside) and repays(training.net, places)
     if compiled:
         training.net.encoder.compile_parts(dynamic=True)
     runs: list[EpochReport] = []

@@ -46,7 +46,7 @@ class Part:
         return Part(task, train, dev, answering, rows, items, targets)
 
     @property
-    def lengths(self) -> list[int]:
+    def lengths(self) -> Sequence[int]:
         """Of the items: that of their longest row."""
         return [max(len(self.rows[n].pieces) for n in item) for item in self.items]
 

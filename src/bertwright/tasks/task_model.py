@@ -11,6 +11,7 @@ from bertwright.encoder.encoder import Encoder
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.stream import Coordinates
 from bertwright.model.folder import fill
+from bertwright.model.grids import Grid
 from bertwright.model.layers import Layers
 from bertwright.recipes import Recipe
 from bertwright.tasks.adaptation import Adaptation, Full
@@ -60,6 +61,11 @@ class TaskModel(nn.Module):
     def choice(self) -> HeadChoice:
         """Of the head."""
         return self.plan.choice
+
+    @property
+    def grids(self) -> dict[str, Grid]:
+        """On which grids its weights stand, by name; of others nothing is known."""
+        return {f"encoder.{n}": grid for n, grid in self.adaptation.grids(self.encoder).items()}
 
     @staticmethod
     def empty(
@@ -143,8 +149,10 @@ class Adapted(nn.Module):
         reading = _Reading(self.encoder, layers)
         named = {f"encoder.{name}": weight for name, weight in changed.items()}
         given = (pieces, coordinates, noise, wanted)
-        # Blocks that share a sublayer share the module: it is changed once, under its first name.
-        return functional_call(reading, named, given, tie_weights=False)
+        with self.changes.reading(coordinates.document, wanted):
+            # Blocks that share a sublayer share the module: it is changed once, under its first
+            # name.
+            return functional_call(reading, named, given, tie_weights=False)
 
     def answer(
         self,
@@ -196,7 +204,9 @@ class Adapted(nn.Module):
         own = {
             n.removeprefix("changes."): t for n, t in parameters.items() if n.startswith("changes.")
         }
+        self.changes.eval()
         changed = functional_call(self.changes, own, (of_encoder,))
+        self.changes.train()
         return {f"encoder.{name}": weight for name, weight in changed.items()}
 
 

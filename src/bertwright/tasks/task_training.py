@@ -15,6 +15,7 @@ from bertwright.optimisers.adam import AdamW
 from bertwright.optimisers.parameters import MasterParameters, levels_of
 from bertwright.schedules import Schedule
 from bertwright.tasks.bucketing import BatchPlan
+from bertwright.tasks.encoding import TaskRow
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.heads import Head, begin
 from bertwright.tasks.judging import Best, EpochReport, Judge
@@ -34,6 +35,9 @@ from bertwright.training.procedure import Procedure
 from bertwright.training.reporting import Reporter, Reporters
 from bertwright.training.teaching import TEACHING
 from bertwright.training.unfreezing import Unfreezing
+
+PENALTY = "penalty"
+"""The name of what changes of the weights cost."""
 
 Watch = Callable[[int, Clock], Reporter]
 """Makes what follows the run of a seed, from its clock."""
@@ -103,7 +107,7 @@ class Training:
                     turns,
                     self.seen,
                     self.language_model > 0,
-                    uncounted if self.teaching is None else self.teaching.counts,
+                    self._counts,
                 ).at,
                 losses=_Losses(self, seed, kept),
                 clock=clock,
@@ -165,6 +169,13 @@ class Training:
         begin(head, known.model, seed)
         part.answering.begin(head.out, known)
 
+    def _counts(self, rows: Sequence[TaskRow], count: float) -> Mapping[str, float]:
+        """What losses beside that of the labels are divided by."""
+        counts = uncounted if self.teaching is None else self.teaching.counts
+        changes = self.net.changes
+        costs = {PENALTY: 1.0} if changes is not None and changes.penalised else {}
+        return {**counts(rows, count), **costs}
+
     def _weights(self, place: Place) -> Mapping[str, float]:
         if self.teaching is not None:
             return self.teaching.weights(place)
@@ -184,6 +195,15 @@ class _Losses:
     kept: KeptStates | None
 
     def __call__(self, batch: TaskBatch, place: Place) -> dict[str, Loss]:
+        changes = self.training.net.changes
+        losses = self._of(batch, place)
+        if changes is None or not changes.penalised or batch.first_row:
+            return losses
+        # With the first micro-batch of a step, so that it counts once.
+        penalty = changes.penalty()
+        return {**losses, PENALTY: Loss(penalty, 1.0, penalty.new_zeros(()))}
+
+    def _of(self, batch: TaskBatch, place: Place) -> dict[str, Loss]:
         training, net = self.training, self.training.net
         noise = Noise.of(self.seed, place.step, batch.first_row, training.source.device)
 

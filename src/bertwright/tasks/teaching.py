@@ -12,6 +12,7 @@ from bertwright.tasks.parts import Part
 from bertwright.tasks.seen_pieces import SeenPieces
 from bertwright.tasks.task_batches import TaskBatch
 from bertwright.tasks.task_model import Adapted
+from bertwright.training.procedure import Procedure
 from bertwright.training.teaching import Teaching
 
 
@@ -32,7 +33,15 @@ class Lesson:
 
 
 class TaskTeaching(Teaching):
-    """The losses of a teacher in fine-tuning."""
+    """The losses of a teacher in fine-tuning.
+
+    Attributes:
+        sites: the values of the student's encoder that it listens to.
+        procedures: what it does within a step.
+    """
+
+    sites: Sequence[str] = ()
+    procedures: Sequence[Procedure] = ()
 
     def counts(self, rows: Sequence[TaskRow], count: float) -> dict[str, float]:
         """What the losses of a step are divided by, by their names; ``count`` is that of the

@@ -1,4 +1,4 @@
-"""Phrases and entities that a tagger finds: a spaCy pipeline, where one is installed."""
+"""Phrases, entities and parts of speech by a tagger: a spaCy pipeline, where one is installed."""
 
 import importlib
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from bertwright.text.documents import LONGEST_DOCUMENT, PHRASE, Annotation
 
 
 class Tagger:
-    """The noun phrases and the named entities of a text, by a spaCy pipeline of this name.
+    """What stands in a text, by a spaCy pipeline of this name.
 
     Errors: MissingExtra without spaCy; UserError for a pipeline that is not there.
     """
@@ -33,7 +33,7 @@ class Tagger:
         return Tagger, (self.name,)
 
     def find(self, text: str) -> Iterator[Annotation]:
-        """Where they stand; a pipeline without a parser knows no phrases."""
+        """Its noun phrases and named entities; a pipeline without a parser knows no phrases."""
         read = self._pipeline(text)
         if read.has_annotation("DEP"):
             for phrase in read.noun_chunks:
@@ -41,3 +41,16 @@ class Tagger:
         for entity in read.ents:
             # An entity must not be taken for a phrase, whatever the pipeline calls it.
             yield Annotation(entity.start_char, entity.end_char, entity.label_.upper())
+
+    def parts_of_speech(self, text: str) -> Iterator[tuple[int, str]]:
+        """Where every token begins, and its part of speech.
+
+        Errors: UserError for a pipeline that tells none.
+        """
+        read = self._pipeline(text)
+        if not read.has_annotation("POS"):
+            raise UserError(
+                f"the spaCy pipeline {self.name} tells no parts of speech: name one with a tagger"
+            )
+        for token in read:
+            yield token.idx, token.pos_

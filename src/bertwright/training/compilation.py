@@ -54,11 +54,6 @@ def remember(recipe: Recipe, vocabulary_size: int) -> None:
     marker.touch()
 
 
-def of_the_compiler(error: Exception) -> bool:
-    """Whether PyTorch's compiler has raised it, which is no fault of a recipe."""
-    return type(error).__module__.startswith(("torch._inductor", "torch._dynamo"))
-
-
 def operations_per_token(recipe: Recipe, vocabulary_size: int) -> list[float]:
     """Floating-point operations of a training step per token, by phase."""
     phases = range(len(recipe.phases))

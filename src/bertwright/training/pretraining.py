@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from bertwright.examples.batches import Batch
 from bertwright.machine import (
     description,
     known_matrix_peak,
+    of_the_compiler,
     tune_allocator,
     versions,
 )
@@ -27,15 +28,11 @@ from bertwright.training.batch_source import StepBatch
 from bertwright.training.charts import draw_losses
 from bertwright.training.clipping import Clipping
 from bertwright.training.clock import BudgetClock, Clock, Place, When, every, seconds_of
-from bertwright.training.compilation import (
-    of_the_compiler,
-    operations_per_token,
-    remember,
-    repays,
-)
+from bertwright.training.compilation import operations_per_token, remember, repays
 from bertwright.training.distributed import Processes, processes
 from bertwright.training.few_steps import FewSteps
 from bertwright.training.first_model import first_model
+from bertwright.training.level_rates import LevelRates
 from bertwright.training.loop import Evaluation, Job, Outcome, train
 from bertwright.training.metrics_file import MetricsFile
 from bertwright.training.moving_average import MovingAverage
@@ -237,6 +234,8 @@ class _Pretraining:
         update = recipe.optimiser.build(self.parameters, self.compiled)
         memory = StreamMemory(recipe.encoder.memory)
         procedures = recipe_procedures(self.model, self.parameters, update, self.average)
+        if self.teaching is not None:
+            procedures.append(LevelRates(self.parameters, self.teaching.rates))
         return Job(
             parameters=self.parameters,
             update=update,
@@ -258,9 +257,7 @@ class _Pretraining:
 
     def _batch(self, place: Place) -> StepBatch[Batch]:
         step = self.batches(place)
-        if self.teaching is None:
-            return step
-        return replace(step, counts={**step.counts, **self.teaching.counts(step)})
+        return step if self.teaching is None else self.teaching.prepared(step, place)
 
     def _weights(self, place: Place) -> Mapping[str, float]:
         own = self.batches.weights(place)
@@ -309,7 +306,7 @@ class _Pretraining:
         return long_ago
 
     def _compile(self) -> bool:
-        if self.teaching is not None and self.teaching.sites:
+        if self.teaching is not None:
             return False
         if self.recipe.compile != "auto":
             return self.recipe.compile

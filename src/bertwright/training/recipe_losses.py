@@ -49,7 +49,7 @@ class RecipeLosses:
         with self._memory.within(moved) as memory:
             if teaching is None:
                 return self._model.losses(moved, objectives, noise, memory)
-            with self._model.record(*teaching.sites, gradients=True) as values:
+            with self._model.record(*teaching.sites(place), gradients=True) as values:
                 own = self._model.losses(moved, objectives, noise, memory)
-        lesson = PieceLesson(moved, objectives, values, place.progress)
+        lesson = PieceLesson(moved, objectives, values, place)
         return {**own, **teaching.losses(lesson)}

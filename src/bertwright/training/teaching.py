@@ -12,7 +12,6 @@ from bertwright.objectives.objective import Loss, Objective
 from bertwright.text.shards import Data
 from bertwright.training.batch_source import StepBatch
 from bertwright.training.clock import Place
-from bertwright.training.procedure import Procedure
 
 TEACHING = "teaching."
 """What stands before the names of the parameters that a teacher trains beside a student's."""
@@ -20,15 +19,7 @@ TEACHING = "teaching."
 
 class Teaching(nn.Module):
     """What teachers have in common. The parameters are trained with the student, and are no part of
-    what is saved of it.
-
-    Attributes:
-        sites: the values of the student's encoder that it listens to.
-        procedures: what it does within a step.
-    """
-
-    sites: Sequence[str] = ()
-    procedures: Sequence[Procedure] = ()
+    what is saved of it."""
 
     def begin(self, seed: int) -> None:
         """Draw what it trains anew, behind everything else that begins; freeze what stays."""
@@ -45,13 +36,13 @@ class PieceLesson:
     Attributes:
         objectives: those that ask, by name.
         values: of its encoder, by the names that were asked for.
-        progress: of the training, from 0 to 1.
+        place: of the step in the run.
     """
 
     batch: TensorBatch
     objectives: Mapping[str, Objective]
     values: Mapping[str, Tensor]
-    progress: float
+    place: Place
 
 
 class PieceTeaching(Teaching):
@@ -63,13 +54,23 @@ class PieceTeaching(Teaching):
 
     about: str = ""
 
+    def sites(self, place: Place) -> Sequence[str]:
+        """The values of the student's encoder that it listens to."""
+        return ()
+
     def share(self, place: Place) -> float:
         """What the weights of the recipe's own questions are multiplied with."""
         return 1.0
 
-    def counts(self, step: StepBatch[Batch]) -> dict[str, float]:
-        """What the losses of a step are divided by, by their names."""
-        return {}
+    def rates(self, place: Place) -> Sequence[float] | None:
+        """What the learning rates of the student are multiplied with by level: before the blocks,
+        every block, behind them; None where all are 1."""
+        return None
+
+    def prepared(self, step: StepBatch[Batch], place: Place) -> StepBatch[Batch]:
+        """The batch of a step with what the losses of the teacher are divided by, by their names,
+        and with rows of its own where it reads any."""
+        return step
 
     def losses(self, lesson: PieceLesson) -> dict[str, Loss]:
         """Of a micro-batch, by name."""

@@ -37,10 +37,12 @@ def made(system: str, *overrides: str) -> tuple[Model, Tokenizer]:
 
 NO_STOCK_CLASS = [
     "awd-lstm",
+    "bilstm-student",
     "elmo",
     "ernie-2",
     "fixed-patterns",
     "gpt-bert",
+    "ib-bert",
     "longformer-char",
     "lstm-lm",
     "lstm-autoencoder",
@@ -110,6 +112,7 @@ REFUSED = {
     "bert encoder.depth.every=2": "encoder.depth.every is 2 (Bert: 1)",
     "mobilebert encoder.depth.order=sff": "encoder.depth.order is sff (MobileBert: sffff)",
     "mobilebert encoder.bottleneck=null": "encoder.bottleneck is null (MobileBert",
+    "mobilebert encoder.bottleneck.shared=false": "encoder.bottleneck.shared is false (MobileBert",
     "bert encoder.depth={kind: sublayers, order: sffs}": "encoder.depth.kind is sublayers",
     "bert encoder.visibility={kind: causal}": "encoder.visibility.kind is causal",
     "bert output.activation=silu": "output.activation is silu (Bert: gelu or gelu-tanh or relu)",

@@ -10,11 +10,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
-from bertwright.axes import Precision
+from bertwright.axes import ReadingPrecision
 from bertwright.bench.turns import Contestant
 from bertwright.errors import UserError
 from bertwright.interop.loading import load
@@ -52,15 +52,20 @@ class Artefact:
     """A folder in a precision, None for the usual one."""
 
     folder: Path
-    precision: Precision | None = None
+    precision: ReadingPrecision | None = None
 
     @staticmethod
     def of(said: str) -> "Artefact":
-        """What ``FOLDER`` or ``FOLDER@float32`` names; UserError for another precision."""
+        """What ``FOLDER`` or ``FOLDER@float32`` names; UserError for a precision that is none."""
         folder, at, precision = said.partition("@")
-        if at and precision != "float32":
-            raise UserError(f"{said}: behind the @ of a folder stands float32, or nothing at all")
-        return Artefact(Path(folder), "float32" if at else None)
+        if not at:
+            return Artefact(Path(folder))
+        for known in get_args(ReadingPrecision):
+            if precision == known:
+                return Artefact(Path(folder), known)
+        raise UserError(
+            f"{said}: behind the @ of a folder stands {', '.join(get_args(ReadingPrecision))}"
+        )
 
     @property
     def name(self) -> str:
@@ -70,7 +75,7 @@ class Artefact:
     @property
     def bytes(self) -> int:
         """Of the file that is computed with, and of what lies beside it where it is large."""
-        names = WEIGHTS[1:] if self.precision else WEIGHTS
+        names = WEIGHTS[1:] if self.precision == "float32" else WEIGHTS
         name = next(n for n in names if (self.folder / n).is_file())
         return sum(file.stat().st_size for file in self.folder.glob(f"{name}*"))
 
@@ -105,7 +110,7 @@ def compare(
         line["smaller"] = found[0]["bytes"] / line["bytes"]
     for batch, length, steps in shapes:
         shape, given = f"{batch}x{length}", {"batch": batch, "length": length, "threads": threads}
-        times = _times(artefacts, given, steps, rounds)
+        times = seconds_in_turns(artefacts, given, steps, rounds)
         for line, own in zip(found, times, strict=True):
             line[f"ms_{shape}"] = 1000 * median(own)
             line[f"faster_{shape}"] = median(times[0]) / median(own)
@@ -114,16 +119,18 @@ def compare(
     return found
 
 
-def ratio_interval(base: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
-    """Of the ratio of two medians, 95 %, from rounds drawn again and again."""
+def ratio_interval(
+    base: Sequence[float], other: Sequence[float], level: float = 0.95
+) -> tuple[float, float]:
+    """Of the ratio of two medians, from rounds drawn again and again."""
     draw = np.random.default_rng(key(0, "ratio of medians"))
     which = draw.integers(0, len(base), (DRAWS, len(base)))
     firsts, seconds = (np.median(np.asarray(each)[which], axis=1) for each in (base, other))
-    low, high = np.quantile(firsts / seconds, [0.025, 0.975])
+    low, high = np.quantile(firsts / seconds, [0.5 - level / 2, 0.5 + level / 2])
     return float(low), float(high)
 
 
-def _times(
+def seconds_in_turns(
     artefacts: Sequence[Artefact], given: Mapping[str, Any], steps: int, rounds: int
 ) -> list[list[float]]:
     """Seconds of one answer, by round, of each; the first round warms up."""

@@ -73,17 +73,3 @@ class Signal(Choice):
     def between(self, student: EncoderChoice, teacher: EncoderChoice) -> Comparison:
         """The comparison of two encoders; UserError where they cannot be compared so."""
         raise TypeError(f"{type(self).__name__} is an axis, not a signal")
-
-
-def compared_by(
-    signals: Sequence[Signal], student: EncoderChoice, teacher: EncoderChoice
-) -> dict[str, Comparison]:
-    """The comparisons of several signals, in their order, by names: the kind, and a number from the
-    second of a kind on."""
-    found: dict[str, Comparison] = {}
-    for number, signal in enumerate(signals):
-        kind = signal.own_kind()
-        before = sum(other.own_kind() == kind for other in signals[:number])
-        name = f"{kind} {before + 1}" if before else kind
-        found[name] = signal.between(student, teacher)
-    return found

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bertwright.compression.signals.by_layer import LayerSignal, OfLayers, Order, state_name
-from bertwright.compression.signals.signal import Comparison, Heard, Sizes
+from bertwright.compression.signals.by_layer import LayerSignal, OfStateLayers, Order
+from bertwright.compression.signals.signal import Comparison, Sizes
 from bertwright.encoder.choice import EncoderChoice
 from bertwright.errors import UserError
 from bertwright.randomness import key
@@ -42,7 +42,7 @@ class States(LayerSignal):
         return OfStates(self, self.order, pairs, maps)
 
 
-class OfStates(OfLayers):
+class OfStates(OfStateLayers):
     """Of :class:`States`; ``maps`` are one or as many as pairs, None where widths are equal."""
 
     def __init__(
@@ -55,8 +55,6 @@ class OfStates(OfLayers):
         super().__init__(order, pairs)
         self.choice = choice
         self.maps = None if maps is None else nn.ModuleList(maps)
-        self.sites = [state_name(own) for own, _ in pairs]
-        self.other_sites = [state_name(other) for _, other in pairs]
 
     def begin(self, seed: int) -> None:
         for number, own in enumerate(self.maps or ()):
@@ -67,23 +65,15 @@ class OfStates(OfLayers):
             own.bias.data.zero_()
 
     def count(self, sizes: Sizes) -> float:
-        return sizes.rows if self.choice.places == "first" else sizes.places
+        return sizes.rows if self.choice.places == "first" else super().count(sizes)
 
-    def forward(self, heard: Heard) -> Tensor:
-        total = heard.outputs.new_zeros(())
-        for number in self.active(heard.progress):
-            own = self._read(heard.own[self.sites[number]], heard.real)
-            if self.maps is not None:
-                own = self.maps[number % len(self.maps)](own)
-            others = self._read(heard.others[self.other_sites[number]], heard.real)
-            total = total + self._distance(own.float(), others.float())
-        return total
+    def read(self, states: Tensor, real: Tensor) -> Tensor:
+        return (
+            states[real[:, 0], 0] if self.choice.places == "first" else super().read(states, real)
+        )
 
-    def _read(self, states: Tensor, real: Tensor) -> Tensor:
-        """(B, L, D) to those that are compared, (M, D)."""
-        return states[real[:, 0], 0] if self.choice.places == "first" else states[real]
-
-    def _distance(self, own: Tensor, others: Tensor) -> Tensor:
+    def apart(self, number: int, own: Tensor, others: Tensor) -> Tensor:
+        own = (own if self.maps is None else self.maps[number % len(self.maps)](own)).float()
         if self.choice.distance == "cosine":
             return (1 - F.cosine_similarity(own, others, dim=-1)).sum()
         if self.choice.divided == "length":

@@ -23,11 +23,16 @@ def bfloat16_is_fast() -> bool:
 
 
 def pack(module: nn.Module) -> nn.Module:
-    """Replace every linear layer of a bfloat16 module by a packed one, in place."""
+    """Replace every linear layer of a bfloat16 module by a packed one, in place; one that computes
+    more than a linear layer stays."""
     for name, child in module.named_children():
-        if isinstance(child, nn.Linear):
+        if type(child) is nn.Linear:
             setattr(module, name, PackedLinear(child))
-        elif isinstance(child, PlainFeedForward) and child.activation in FUSED:
+        elif (
+            isinstance(child, PlainFeedForward)
+            and child.activation in FUSED
+            and type(child.up) is type(child.down) is nn.Linear
+        ):
             setattr(module, name, PackedFeedForward(child))
         else:
             pack(child)

@@ -135,6 +135,8 @@ class MobileBert(Bert):
         reasons: list[str] = []
         if recipe.encoder.bottleneck is None:
             reasons.append("encoder.bottleneck is null (MobileBert: the width of the blocks)")
+        elif not recipe.encoder.bottleneck.shared:
+            reasons.append("encoder.bottleneck.shared is false (MobileBert: true)")
         if recipe.encoder.embeddings.segments == 0:
             reasons.append("encoder.embeddings.segments is 0 (MobileBert: at least 1)")
         return reasons

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bertwright.axes import Precision, explain
+from bertwright.axes import ReadingPrecision, explain
 from bertwright.errors import UserError
 from bertwright.interop.huggingface.families import FAMILIES
 from bertwright.interop.huggingface.family import Config, Family
@@ -66,7 +66,7 @@ class Found:
         return len(self.tensors[PIECES])
 
 
-def load(folder: Path, precision: Precision | None = None) -> TextModel:
+def load(folder: Path, precision: ReadingPrecision | None = None) -> TextModel:
     """A folder of a stock class that is known, ready to use; a :class:`FineTuned` where it
     is one for classes, numbers or tags.
 
@@ -136,7 +136,7 @@ def _model(found: Found) -> Model:
     return filled(found.recipe, found.rows, found.tensors, str(found.folder))
 
 
-def _fine_tuned(found: Found, precision: Precision | None) -> FineTuned:
+def _fine_tuned(found: Found, precision: ReadingPrecision | None) -> FineTuned:
     classifier = found.family.classifiers[found.purpose]
     pooling = READS[found.config.get("classifier_pooling", "cls")]
     read = pooling if pooling in classifier.reads else classifier.reads[0]

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
+from bertwright.compression.quantisation import unrounded
 from bertwright.errors import UserError
 from bertwright.files import atomic_folder
 from bertwright.interop.huggingface.families import family_of
@@ -53,7 +54,11 @@ def export_folder(
     Errors: UserError where no stock class computes the recipe, which names the axis; MissingExtra
     where ``verify`` finds no Transformers.
     """
-    net = model.net if isinstance(model, FineTuned) else model
+    if isinstance(model, FineTuned):
+        model = unrounded(model)
+        net = model.net
+    else:
+        net = model
     family = family_of(net, tokenizer.specials, family_name)
     config = family.config(net, tokenizer.specials)
     if isinstance(model, FineTuned):

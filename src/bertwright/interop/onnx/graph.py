@@ -7,6 +7,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from bertwright.encoder.bottleneck import Narrowed
 from bertwright.encoder.encoder import Encoder
 from bertwright.encoder.mixers.attention import Attention
 from bertwright.encoder.mixers.fixed import FixedAttention
@@ -84,7 +85,9 @@ class Graph(nn.Module):
 def plain(net: Net) -> Net:
     """A copy in float32 that computes by the definitions, which hold for rows of any length.
 
-    Pieces are looked up in one table, whatever their vectors are made of: they are made once.
+    Pieces are looked up in one table, whatever their vectors are made of: they are made once. A
+    gain and a bias that stand behind a matrix alone are its own (Sun et al. 2020): where something
+    was added before, they stay.
     """
     copied = copy.deepcopy(net).cpu().float().eval().requires_grad_(False)
     encoder = copied.encoder
@@ -92,6 +95,8 @@ def plain(net: Net) -> Net:
     for module in encoder.modules():
         if isinstance(module, Attention | FixedAttention):
             module.kernel = "explicit"
+        elif isinstance(module, Narrowed):
+            module.fold()
     lay_in_rows(encoder)
     _made_once(encoder, net.vocabulary_size)
     return copied

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bertwright.axes import Precision
+from bertwright.axes import ReadingPrecision
 from bertwright.encoder.encoder import Encoder
 from bertwright.errors import UserError
 from bertwright.interop.onnx.about import GRAPH, INT8, About
@@ -106,7 +106,7 @@ class OnnxFineTuned(OnnxModel, FineTuned):
 
 
 def load_onnx(
-    folder: Path, precision: Precision | None = None, threads: int | None = None
+    folder: Path, precision: ReadingPrecision | None = None, threads: int | None = None
 ) -> OnnxModel:
     """Open an ONNX folder: its graph in 8 bits where there is one, unless ``precision`` is float32.
 
@@ -116,7 +116,9 @@ def load_onnx(
     if precision == "bf16":
         raise UserError(f"{folder} is computed in float32 or in 8 bits: leave the precision out")
     about = About.read(folder)
-    name = INT8 if INT8 in about.files and precision is None else GRAPH
+    if precision == "int8" and INT8 not in about.files:
+        raise UserError(f"{folder} has no graph in 8 bits: write one with export --to onnx --int8")
+    name = INT8 if INT8 in about.files and precision != "float32" else GRAPH
     session = Session(about.require_whole(folder, name), threads)
     tokenizer, recipe = Tokenizer.load(folder), load_recipe(folder)
     told = read_told(folder) if is_fine_tuned(folder) else None

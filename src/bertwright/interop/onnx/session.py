@@ -14,6 +14,10 @@ from bertwright.machine import num_cores
 LEVEL = "ORT_ENABLE_ALL"
 """How far onnxruntime rewrites a graph before it is first run."""
 
+SLOW = ["SkipLayerNormFusion"]
+"""What it does not rewrite: on a CPU its sum and norm in one take several times as long as the two
+of them (onnxruntime 1.32)."""
+
 Given = Mapping[str, NDArray[np.int64]]
 
 
@@ -37,7 +41,10 @@ class Session:
         self._asked.only_execute_path_to_fetches = True
         try:
             self._session: Any = onnxruntime.InferenceSession(
-                str(path), options, providers=["CPUExecutionProvider"]
+                str(path),
+                options,
+                providers=["CPUExecutionProvider"],
+                disabled_optimizers=SLOW,
             )
         except Exception as error:  # its classes are not public, and have no base but this one
             raise UserError(f"{path} is damaged ({error}): export the model again") from error

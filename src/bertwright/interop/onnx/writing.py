@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import bertwright
+from bertwright.compression.quantisation import unrounded
 from bertwright.extras import require
 from bertwright.files import atomic_folder, digests, write_text
 from bertwright.interop.onnx.about import GRAPH, INT8, About
@@ -36,7 +37,8 @@ def export_onnx(
 ) -> Export:
     """Write a model as a graph, with its tokenizer, its recipe, its task and where it is from.
 
-    ``int8`` writes one in 8 bits beside it. ``parent`` is the folder of the model, whose weights
+    ``int8`` writes one in 8 bits beside it. What a model rounds between its weights, a graph in
+    float32 does not. ``parent`` is the folder of the model, whose weights
     are named. A graph that gives other outputs than the model is not kept.
 
     Errors: MissingExtra without the libraries; UserError for a model that no graph computes, which
@@ -44,6 +46,7 @@ def export_onnx(
     """
     for library in LIBRARIES:
         require(library, "onnx")
+    model = unrounded(model)
     net = model.net if isinstance(model, FineTuned) else model.model
     inputs, outputs = inputs_of(net.recipe), outputs_of(model)
     weights = None if parent is None else digests(parent / WEIGHTS).get(WEIGHTS)

@@ -7,5 +7,17 @@ from bertwright.studies.corpora.duo import Duo
 from bertwright.studies.corpora.grammar import Grammar
 from bertwright.studies.corpora.items import Items
 from bertwright.studies.corpora.long import Long
+from bertwright.studies.corpora.village import Village
 
-__all__ = ["Algo", "Corpus", "Duo", "Files", "Grammar", "Items", "Long", "Sample", "Written"]
+__all__ = [
+    "Algo",
+    "Corpus",
+    "Duo",
+    "Files",
+    "Grammar",
+    "Items",
+    "Long",
+    "Sample",
+    "Village",
+    "Written",
+]

@@ -1,5 +1,6 @@
 """The axis of adaptations: what of an encoder is trained for a task, and what is added to it."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 import torch
@@ -9,6 +10,7 @@ from bertwright.axes import Choice
 from bertwright.encoder.encoder import Encoder, blocks_of
 from bertwright.encoder.initialisation import initialise
 from bertwright.errors import UserError
+from bertwright.model.grids import Grid
 from bertwright.recipes import Recipe
 from bertwright.tasks.adaptation.adapters import begin_adapters, insert_adapters
 from bertwright.tasks.adaptation.changes import Changes
@@ -58,6 +60,10 @@ class Adaptation(Choice):
     def changes(self, encoder: Encoder) -> Changes | None:
         """What it makes of the weights of an encoder."""
         return None
+
+    def grids(self, encoder: Encoder) -> Mapping[str, Grid]:
+        """On which grids it leaves the weights of an encoder, by name."""
+        return {}
 
     @property
     def left(self) -> "Adaptation":

@@ -1,0 +1,42 @@
+"""A student before its first stage: layers of its teacher, another model, or one from nothing."""
+
+from collections.abc import Callable
+
+from bertwright.compression.from_nothing import FromNothing
+from bertwright.compression.method import Method
+from bertwright.compression.quantisation import unrounded
+from bertwright.compression.students import layers_taken, shortened
+from bertwright.compression.transfer import TransferSets
+from bertwright.errors import UserError
+from bertwright.model.text_model import TextModel
+from bertwright.tasks.fine_tuned import FineTuned
+
+
+def beginning(
+    teacher: FineTuned,
+    student: TextModel | str | None,
+    layers: int | None,
+    method: Method,
+    sets: TransferSets,
+) -> Callable[[int], TextModel]:
+    """By the seed of a run; the student and its layers where a user has named them.
+
+    Errors: UserError for what does not go together.
+    """
+    source = student or method.student or teacher
+    if isinstance(source, str):
+        if layers is not None:
+            raise UserError(
+                "a student that begins from nothing has the layers of its recipe: leave --layers "
+                "out, or give --student a recipe of another depth"
+            )
+        drawn = FromNothing(source, teacher, sets.texts(), method.table)
+        method.require_read(drawn.tokenizer, teacher.tokenizer)
+        return drawn.at
+    method.require_read(source.tokenizer, teacher.tokenizer)
+    taken_from_teacher, source = source is teacher, unrounded(source)
+    if layers is not None or (taken_from_teacher and not method.whole):
+        depth = len(source.model.encoder.blocks)
+        which = layers_taken(layers or max(depth // 2, 1), depth, method.taken)
+        source = shortened(source, which)
+    return lambda seed: source

@@ -1,0 +1,44 @@
+"""All rows, one after the other or side by side, on ground that is made once."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bertwright.analysis.planted.expecting import Expected
+from bertwright.machine import one_thread
+from bertwright.studies.compression_checks.ground import Ground, made
+from bertwright.studies.compression_checks.row import Checked, Measured, Row
+from bertwright.studies.compression_checks.rows import chosen
+from bertwright.studies.side_by_side import side_by_side
+
+
+def check_all(rows: Sequence[Row], quick: bool, say: Callable[[str], None]) -> Iterator[Checked]:
+    """Those that measure time come last, when nothing runs beside them."""
+    beside = [row.number for row in rows if not row.alone]
+    with TemporaryDirectory() as folder, one_thread():
+        began = time.monotonic()
+        ground = made(Path(folder), quick)
+        say(f"a toy model was trained: {time.monotonic() - began:.0f} s")
+        with side_by_side(len(beside)) as each:
+            yield from each(partial(check, ground), beside)
+        yield from (check(ground, row.number) for row in rows if row.alone)
+
+
+def check(ground: Ground, number: str) -> Checked:
+    """One row by its number; what is wrong ends it and stands in it."""
+    (row,) = chosen([number])
+    began, failed = time.monotonic(), ""
+    checks: list[Expected] = []
+    figures: list[Measured] = []
+    try:
+        for came in row.run(ground):
+            if isinstance(came, Expected):
+                checks.append(came)
+            else:
+                figures.append(came)
+    except Exception as error:  # of one row: the others are still to be checked
+        failed = f"{type(error).__name__}: {error}"
+    seconds = round(time.monotonic() - began, 1)
+    return Checked(row, seconds, checks, figures, ground.quick, failed)

@@ -1,0 +1,1 @@
+"""The table of the lectures on compression, with columns of our own beside what was published."""

@@ -1,0 +1,80 @@
+"""Products in 8 bits: what they are, and that every encoder stays what it was."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from bertwright.encoder.feed_forward import PlainFeedForward
+from bertwright.encoder.kernels.eight_bits import (
+    EightBitFeedForward,
+    EightBitLinear,
+    in_eight_bits,
+    near_gelu,
+    quantised,
+)
+from bertwright.model import Model
+from recipes_at_toy_size import LENGTH, SYSTEMS, VOCABULARY, toy
+
+
+def places(number: int, width: int) -> torch.Tensor:
+    return torch.randn(number, width, generator=torch.Generator().manual_seed(1)).bfloat16()
+
+
+def linear(inner: int, width: int, bias: bool = True) -> nn.Linear:
+    torch.manual_seed(2)
+    return nn.Linear(inner, width, bias).bfloat16()
+
+
+def test_the_near_gelu_is_near_everywhere():
+    x = torch.linspace(-12, 12, 100_001, dtype=torch.float64)
+    assert (near_gelu(x) - nn.functional.gelu(x)).abs().max() < 1.9e-4
+
+
+def test_no_value_is_further_than_half_a_step_from_its_own():
+    x = places(7, 24)
+    x[3] = 0
+    steps, scales = quantised(x)
+    assert steps.dtype == torch.uint8
+    back = (steps.double() - 128) * scales
+    assert ((back - x.double()).abs() <= scales.double() * 0.5 * (1 + 1e-5)).all()
+    assert (back[3] == 0).all()
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_products_are_those_of_whole_numbers(bias):
+    plain, x = linear(24, 40, bias), places(7, 24)
+    steps, scales = quantised(x)
+    weight = plain.weight.float()
+    outputs = weight.abs().amax(1) / 127
+    whole = (weight / outputs[:, None]).round().long()
+    sums = (steps.long() - 128) @ whole.T
+    exact = sums.double() * outputs.double() * scales.double()
+    if bias:
+        exact += plain.bias.double()
+    found = EightBitLinear(plain)(x)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.double(), exact, rtol=2**-7, atol=2**-8)
+
+
+@pytest.mark.parametrize("activation", ["gelu", "gelu-tanh", "relu", "silu"])
+def test_a_feed_forward_is_what_its_parts_are(activation):
+    torch.manual_seed(3)
+    plain = PlainFeedForward(24, 96, activation, True, nn.Identity()).bfloat16()
+    x = places(30, 24).view(5, 6, 24)
+    found = EightBitFeedForward(plain)(x)
+    assert found.shape == x.shape
+    alike = torch.cosine_similarity(found.double().flatten(), plain(x).double().flatten(), 0)
+    assert alike > 0.999
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_encoder_says_nearly_the_same(system):
+    model = Model.build(toy(system), VOCABULARY).eval()
+    pieces = torch.randint(5, VOCABULARY, (3, LENGTH), generator=torch.Generator().manual_seed(4))
+    small = in_eight_bits(copy.deepcopy(model.encoder).bfloat16())
+    with torch.inference_mode():
+        exact, found = model.encoder(pieces), small(pieces)
+    alike = torch.cosine_similarity(exact.double().flatten(), found.double().flatten(), 0)
+    assert alike > 0.99
