@@ -136,6 +136,9 @@ def test_a_run_that_was_stopped_asks_for_what_is_missing(
     assert len(asked) == len(chunks) + 1
     of(teacher, tmp_path / "cut").of("task", BY_WORDS)
     assert len(asked) == len(chunks) + 1
+    # A file that a copy has left out is written again.
+    (folder / INDEX).unlink()
+    assert list(of(teacher, tmp_path / "cut").of("task", BY_WORDS)) == list(whole)
 
 
 def test_answers_to_other_texts_are_not_taken_for_these(pretrained, tmp_path: Path) -> None:

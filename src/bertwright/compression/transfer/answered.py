@@ -101,7 +101,9 @@ class Answers:
     def __init__(self, folder: Path, width: int) -> None:
         self._folder, self._width = folder, width
         self._chunks = _whole_chunks(folder / CHUNKS)
-        self._done = 0
+        self._done, self._is_cut = 0, False
+        while self._chunks and not self._are_there(self._chunks[-1]):
+            self._chunks.pop()
 
     def has(self, key: str) -> bool:
         """Whether the next chunk is there already; then the one behind it is the next."""
@@ -125,7 +127,8 @@ class Answers:
 
     def add(self, key: str, examples: Sequence[AnyExample], outputs: Sequence[Floats]) -> None:
         """Write the next chunk: texts, and the outputs (k, K) of each."""
-        self.cut()
+        if not self._is_cut:
+            self.cut()
         end = self._end
         lines = [f"{line_of(example)}\n".encode() for example in examples]
         index = np.cumsum([(len(a), len(b)) for a, b in zip(lines, outputs, strict=True)], 0)
@@ -146,18 +149,26 @@ class Answers:
     def cut(self) -> None:
         """Leave nothing behind the chunks that were met or added."""
         del self._chunks[self._done :]
-        end = self._end
         chunks = "".join(f"{json.dumps(asdict(chunk))}\n" for chunk in self._chunks)
-        sizes = {
-            # First, so that it never names what is not there.
-            CHUNKS: len(chunks.encode()),
+        # First, so that it never names what is not there.
+        sizes = {CHUNKS: len(chunks.encode()), **self._sizes(self._end)}
+        for name, size in sizes.items():
+            if (file := self._folder / name).exists():
+                os.truncate(file, size)
+        self._is_cut = True
+
+    def _sizes(self, end: Chunk) -> dict[str, int]:
+        """Of the files behind a chunk, in bytes."""
+        return {
             TEXTS: end.bytes,
             OUTPUTS: 4 * self._width * end.outputs,
             INDEX: 16 * end.texts,
         }
-        for name, size in sizes.items():
-            if (file := self._folder / name).exists():
-                os.truncate(file, size)
+
+    def _are_there(self, chunk: Chunk) -> bool:
+        """Whether the files reach as far as a chunk says."""
+        files = ((self._folder / name, size) for name, size in self._sizes(chunk).items())
+        return all(file.exists() and file.stat().st_size >= size for file, size in files)
 
     @property
     def _end(self) -> Chunk:
@@ -175,5 +186,10 @@ def _whole_chunks(file: Path) -> list[Chunk]:
     """Those of a file; what a kill has cut short is none."""
     if not file.is_file():
         return []
-    lines = file.read_bytes().split(b"\n")
-    return [Chunk(**json.loads(line)) for line in lines[:-1]]
+    found: list[Chunk] = []
+    for line in file.read_bytes().split(b"\n")[:-1]:
+        try:
+            found.append(Chunk(**json.loads(line)))
+        except (ValueError, TypeError):
+            break
+    return found
