@@ -30,6 +30,9 @@ from recipes_at_toy_size import shaken
 HEARD = {"distil-mlm": (2, 2), "tiny-general": (2, 2), "relations": (1, 1)}
 HEARD |= {"mobile-progressive": (4, 1)}
 """How many signals of each lesson, at the beginning of a run and at its end."""
+TOGETHER = {name for name in names_in(LESSONS) if Lessons.load(name).together}
+"""Those of a teacher that learns, too, have tests of their own."""
+FROZEN = sorted(set(names_in(LESSONS)) - TOGETHER)
 BERT = (
     "encoder.depth.layers=4",
     "encoder.dropout=0",
@@ -86,7 +89,7 @@ def losses_at(
 
 
 @pytest.mark.parametrize("end", [0, 1])
-@pytest.mark.parametrize("name", names_in(LESSONS))
+@pytest.mark.parametrize("name", FROZEN)
 def test_a_student_that_is_its_teacher_has_nothing_to_learn(
     data: Data, name: str, end: int
 ) -> None:
@@ -103,7 +106,7 @@ def test_a_student_that_is_its_teacher_has_nothing_to_learn(
     np.testing.assert_allclose(list(parts.values()), list(other.values()), rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", names_in(LESSONS))
+@pytest.mark.parametrize("name", FROZEN)
 def test_a_run_with_a_teacher_goes_on_bit_for_bit(data: Data, tmp_path: Path, name: str) -> None:
     teacher = lessons(name).of(model_of(data))
     narrow = (

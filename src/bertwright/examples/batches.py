@@ -21,6 +21,7 @@ class Batch:
     - ``num_tokens``: real places, special tokens included
     - ``first_row``: where row 0 stands in the global batch
     - ``continues``: whether every row goes on where that of the batch before it ended
+    - ``beside``: the same text as another network reads it; None where none does
     """
 
     pieces: NDArray[np.int32]
@@ -29,6 +30,7 @@ class Batch:
     num_tokens: int
     first_row: int = 0
     continues: bool = False
+    beside: "Batch | None" = None
 
     def hidden(self, name: str) -> tuple[float, float]:
         """How many real places a question hides, and of how many."""

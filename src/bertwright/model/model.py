@@ -37,7 +37,8 @@ from bertwright.text.tokenizers import Tokenizer
 
 
 class TensorBatch:
-    """A batch on the device: pieces (B, L) int64, coordinates, and what is asked."""
+    """A batch on the device: pieces (B, L) int64, coordinates, what is asked, and ``beside`` it the
+    same text as another network reads it."""
 
     def __init__(self, batch: Batch, device: torch.device | str = "cpu") -> None:
         self.pieces = torch.from_numpy(batch.pieces).to(device, torch.int64)
@@ -46,6 +47,7 @@ class TensorBatch:
         self.num_tokens = batch.num_tokens
         self.first_row = batch.first_row
         self.continues = batch.continues
+        self.beside = None if batch.beside is None else TensorBatch(batch.beside, device)
 
 
 def tensor_coordinates(batch: Batch, pieces: Tensor) -> Coordinates:

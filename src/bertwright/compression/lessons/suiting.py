@@ -29,8 +29,22 @@ def what_hides(student: Model, teacher: Model) -> str:
             "a teacher that fills hidden places teaches this alone: both need the objective "
             "masked, and none that rewrites"
         )
+    phases = range(len(student.recipe.phases))
     if student.recipe.phases[0].depth < 1.0:
         raise UserError("a stack that grows has no teacher: set the depth of all phases to 1")
+    turns = [turn for phase in phases for turn in student.recipe.turns_of(phase)]
+    if any(masked[0] not in turn.objectives for turn in turns):
+        raise UserError(
+            f"a teacher is asked what its student is, in every step: leave out objectives of "
+            f"phases and shares of objectives but {masked[0]}"
+        )
+    longest = max(student.recipe.assembly_of(phase).length for phase in phases)
+    most = teacher.encoder.longest
+    if most is not None and most < longest:
+        raise UserError(
+            f"the teacher reads rows of {most} places at most, and its student is to read "
+            f"{longest}: set a smaller assembly.length"
+        )
     return masked[0]
 
 
