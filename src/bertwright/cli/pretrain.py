@@ -39,7 +39,8 @@ def pretrain(
         str | None,
         typer.Option(
             help="What it says, by name or as a YAML file: distil-mlm (if none is named), "
-            "tiny-general, relations."
+            "tiny-general, relations, mobile-progressive; to a student with a vocabulary of its "
+            "own dual-vocabulary, mixed-vocabulary."
         ),
     ] = None,
     tensorboard: Annotated[
