@@ -14,6 +14,7 @@ from bertwright.studies.compression_checks.ground import Ground
 from bertwright.studies.compression_checks.page import draw, write_checks
 from bertwright.studies.compression_checks.row import Checked, Measured, Row
 from bertwright.studies.compression_checks.rows import all_rows, chosen
+from bertwright.training.interruption import Interrupted
 
 
 def invoke(*words: str) -> Result:
@@ -67,6 +68,11 @@ def test_a_mean_on_the_wrong_side_counts_where_there_was_training(
     assert (told["lead"], told["wanted"], told["seen"]) == (pytest.approx(-0.05), "above", False)
     assert checked(row(Measured("loss", [1], "x", [2], wanted="below")), monkeypatch).ok
     assert checked(row(Measured("score", [0.1], "x", [0.9])), monkeypatch).ok
+
+
+def test_whoever_stops_a_check_stops_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Interrupted):
+        checked(row(Interrupted(2, 5, None)), monkeypatch)
 
 
 def test_one_seed_has_no_interval() -> None:

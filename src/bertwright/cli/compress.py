@@ -141,7 +141,8 @@ def compress(
         refuse(context, because, *FOR_A_MODEL, "output", "table")
         # Without a model all that is named are rows.
         rows = [*([] if model is None else [str(model)]), *(changes or [])]
-        _check(rows, quick, document, picture, as_json)
+        with uninterrupted():
+            _check(rows, quick, document, picture, as_json)
         return
     refuse(context, "only --check knows it", "quick", "picture")
     if table:

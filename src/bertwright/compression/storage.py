@@ -16,9 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from bertwright.files import atomic_file
-
-LARGEST = 127
-"""Of a number in 8 bits: as many above 0 as below."""
+from bertwright.model.grids import Grid
 
 COLUMN_BYTES = 4
 
@@ -55,11 +53,11 @@ class Form:
             found["counts"] = there.sum(1).int()
         values = matrix.float()
         if self.values == "int8":
-            greatest = values.abs().amax(1)
-            # A row of nothing but 0 needs a scale, too.
-            scales = torch.where(greatest > 0, greatest / LARGEST, 1.0)
-            values = (values / scales[:, None]).round().clamp(-LARGEST, LARGEST).to(torch.int8)
-            found["scales"] = scales
+            grid = Grid(8, 1, matrix.shape[1])
+            groups = grid.cut(values)
+            steps = grid.steps(groups)
+            values = grid.joined(steps.levels(groups), matrix.shape).to(torch.int8)
+            found["scales"] = steps.scale.flatten()
         found["values"] = values.clone() if self.places == "all" else values[there]
         return found
 

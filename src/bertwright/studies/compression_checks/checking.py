@@ -12,6 +12,7 @@ from bertwright.studies.compression_checks.ground import Ground, made
 from bertwright.studies.compression_checks.row import Checked, Measured, Row
 from bertwright.studies.compression_checks.rows import chosen
 from bertwright.studies.side_by_side import side_by_side
+from bertwright.training.interruption import Interrupted
 
 
 def check_all(rows: Sequence[Row], quick: bool, say: Callable[[str], None]) -> Iterator[Checked]:
@@ -38,6 +39,8 @@ def check(ground: Ground, number: str) -> Checked:
                 checks.append(came)
             else:
                 figures.append(came)
+    except Interrupted:
+        raise
     except Exception as error:  # of one row: the others are still to be checked
         failed = f"{type(error).__name__}: {error}"
     seconds = round(time.monotonic() - began, 1)

@@ -108,7 +108,7 @@ class Size:
     judge: int
 
 
-WHOLE = Size(4_000, 1_200, 400, 5, 6, 500, 100, 2_000, 500)
+WHOLE = Size(4_000, 1_200, 400, 5, 6, 500, 60, 2_000, 500)
 QUICK = Size(400, 60, 6, 2, 1, 32, 8, 64, 48)
 
 
@@ -143,11 +143,13 @@ class Ground:
         """The same, behind one of the tasks."""
         return load_fine_tuned(self.folder / task, "float32")
 
-    def recipe(self, *changes: str, steps: int | None = None, seed: int = 0) -> Recipe:
-        """That of the encoder, with changes."""
+    def recipe(
+        self, *changes: str, steps: int | None = None, seed: int = 0, system: str = "bert"
+    ) -> Recipe:
+        """That of the encoder, or of another system of its size, with changes."""
         steps = steps or self.size.steps
         run = (f"steps={steps}", f"evaluate_every={steps}", f"seed={seed}")
-        return Recipe.load("bert", *ENCODER, *run, *changes)
+        return Recipe.load(system, *ENCODER, *run, *changes)
 
     def learned(
         self,
@@ -193,8 +195,12 @@ class Ground:
 
     def method(self, name: str, stated: Mapping[str, Any]) -> str:
         """The file of a method of one's own."""
+        return self.file(name, {"about": name, "source": "a check", **stated})
+
+    def file(self, name: str, stated: Mapping[str, Any]) -> str:
+        """A file that says so, of a method or of a recipe."""
         file = self.folder / f"{name}.yaml"
-        write_text(file, json.dumps({"about": name, "source": "a check", **stated}))
+        write_text(file, json.dumps(stated))
         return str(file)
 
     def finetuned(
@@ -219,9 +225,10 @@ class Ground:
         seeds: Sequence[int] | None = None,
         *,
         given: TaskData | None = None,
-        student: TextModel | None = None,
+        student: TextModel | str | None = None,
         layers: int | None = None,
         transfer: Examples | None = None,
+        namer: TextModel | None = None,
         alone: bool = False,
     ) -> Compressed:
         """What a method makes of a model of a task, under these seeds or under all."""
@@ -233,6 +240,7 @@ class Ground:
             student=student,
             layers=layers,
             transfer=transfer,
+            namer=namer,
             seeds=len(seeds),
             alone=alone,
             settings=self.settings(seeds[0]),

@@ -12,6 +12,7 @@ from bertwright.document import table, write_section
 from bertwright.files import atomic_file
 from bertwright.statistics import Estimate
 from bertwright.studies.compression_checks.row import Checked, Measured, shown
+from bertwright.studies.compression_checks.rows import place
 
 SECTION = "checks of compression"
 
@@ -36,6 +37,8 @@ FIGURES = {
 
 def write_checks(checked: Sequence[Checked], document: Path) -> None:
     """Write both tables."""
+    # Those that were alone come last in time, and where they belong in a table.
+    checked = sorted(checked, key=lambda each: place(each.row))
     lines = [
         "A toy of four blocks 64 wide: it shows that machinery and signs are right, and is no "
         "evidence for published figures. Means with intervals of 95 %, differences pair by pair. "
@@ -60,11 +63,13 @@ def _of_row(checked: Checked) -> dict[str, object]:
 
 
 def _of_figure(checked: Checked, figure: Measured) -> dict[str, object]:
-    asked = None if figure.wanted is None else f"{figure.wanted}: {_seen(figure)}"
+    asked = None
+    if figure.wanted is not None and not checked.quick:
+        asked = f"{figure.wanted}: {'seen' if figure.seen else '**not seen**'}"
     return {
         "id": checked.row.number,
         "what": figure.what,
-        "over": f"{len(figure.values)} {figure.over}",
+        "over": _times(len(figure.values), figure.over),
         "mean": shown(figure.mean),
         "baseline": figure.baseline or None,
         "lead": None if figure.lead is None else shown(figure.lead, "+"),
@@ -72,8 +77,8 @@ def _of_figure(checked: Checked, figure: Measured) -> dict[str, object]:
     }
 
 
-def _seen(figure: Measured) -> str:
-    return "seen" if figure.seen else "**not seen**"
+def _times(number: int, over: str) -> str:
+    return f"{number} {over if number > 1 else over.removesuffix('s')}"
 
 
 def draw(checked: Sequence[Checked], picture: Path) -> None:
@@ -87,9 +92,9 @@ def draw(checked: Sequence[Checked], picture: Path) -> None:
     ]
     drawing = Figure(figsize=(11, 0.22 * len(leads) + 1), layout="constrained")
     axes: Any = drawing.subplots()
-    for place, (_, lead) in enumerate(leads):
+    for line, (_, lead) in enumerate(leads):
         half = 0.0 if lead.interval is None else lead.high - lead.mean
-        axes.errorbar(lead.mean, place, xerr=half, fmt="o", color="C0", capsize=3, markersize=4)
+        axes.errorbar(lead.mean, line, xerr=half, fmt="o", color="C0", capsize=3, markersize=4)
     axes.axvline(0, color="0.6", linewidth=1)
     axes.set_yticks(range(len(leads)), [name for name, _ in leads], fontsize=7)
     axes.invert_yaxis()

@@ -20,7 +20,12 @@ def all_rows() -> tuple[Row, ...]:
         row = import_module(f"{__name__}.{module.name}").ROW
         assert isinstance(row, Row), f"{module.name} has no row"
         found.append(row)
-    return tuple(sorted(found, key=lambda row: (len(row.number), row.number)))
+    return tuple(sorted(found, key=place))
+
+
+def place(row: Row) -> tuple[int, str]:
+    """Where it stands among others."""
+    return len(row.number), row.number
 
 
 def chosen(names: list[str]) -> list[Row]:

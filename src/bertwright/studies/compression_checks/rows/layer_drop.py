@@ -15,7 +15,7 @@ def run(ground: Ground) -> Came:
     """Layers of the fine-tuned model are left out, and the rest goes on learning; beside it those
     of the pre-trained one, and students that are taught."""
     yield from _without_what_does_nothing(ground)
-    teacher, given = ground.tuned(TASK), ground.given(TASK, ground.size.few)
+    teacher, given = ground.tuned(TASK), ground.given(TASK, 2 * ground.size.few)
     student = shortened(ground.pretrained, [0, 1])
     cut = ground.compressed(teacher, "layer-drop", given=given, student=student)
     beside = "the first two of the pre-trained model", cut.scores

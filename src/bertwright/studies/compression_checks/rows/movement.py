@@ -5,11 +5,14 @@ from typing import Any
 import torch
 
 from bertwright.analysis.planted.expecting import equal, same
+from bertwright.compression.method import Method
 from bertwright.compression.pruning import MovementPruning
 from bertwright.schedules import Constant
 from bertwright.studies.compression_checks.first_steps import same_weights
 from bertwright.studies.compression_checks.ground import Ground, pruned
 from bertwright.studies.compression_checks.row import Came, Measured, Row
+from bertwright.tasks.adaptation.low_rank import matrices_of
+from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning import FineTuneResult
 from bertwright.training.clock import Place
 
@@ -26,16 +29,39 @@ def run(ground: Ground) -> Came:
             for kind in ("movement", "magnitude")
         ]
         yield Measured(f"accuracy, {kept:.0%} kept", by_kind[0], "magnitude", by_kind[1])
+    for name in ("movement-soft", "l0"):
+        yield from _by_penalty(ground, name)
+
+
+def _by_penalty(ground: Ground, name: str) -> Came:
+    """As many weights as each matrix needs, where those that stay cost something."""
+    adaptation = Method.load(name).stages[0].settings["adaptation"]
+    runs = [_learned(ground, seed, {"adaptation": adaptation}) for seed in ground.seeds]
+    yield Measured(f"accuracy, {name}", [run.scores[0] for run in runs])
+    yield Measured(f"share that is kept, {name}", [_kept(run.model) for run in runs])
+
+
+def _kept(model: FineTuned) -> float:
+    """Of the weights of blocks."""
+    known = dict(model.net.encoder.named_parameters())
+    matrices = [known[n] for n in matrices_of(model.net.encoder, ("attention", "feed_forward"))]
+    left = sum(int(matrix.count_nonzero()) for matrix in matrices)
+    return left / sum(matrix.numel() for matrix in matrices)
 
 
 def _pruned(ground: Ground, seed: int, kind: str | None, kept: float) -> FineTuneResult:
-    """All, or ever fewer weights; twice as long as others learn."""
+    """All, or ever fewer weights."""
     gone: dict[str, Any] = {}
     if kind is not None:
         whole = {"kind": kind, "kept": 1.0}
         gone["adaptation"] = whole if kept == 1.0 else pruned(kind, kept)
+    return _learned(ground, seed, {"clip": None, **gone})
+
+
+def _learned(ground: Ground, seed: int, settings: dict[str, Any]) -> FineTuneResult:
+    """Twice as long as others learn."""
     epochs = 2 * ground.size.epochs
-    return ground.finetuned(ground.pretrained, TASK, seed, clip=None, epochs=epochs, **gone)
+    return ground.finetuned(ground.pretrained, TASK, seed, epochs=epochs, **settings)
 
 
 def _exact(ground: Ground) -> Came:

@@ -17,7 +17,7 @@ DRAWS, RATE = 400, 0.3
 def run(ground: Ground) -> Came:
     """Ever more often, half of the time and then always, and from the first step on always."""
     yield from _either(ground)
-    teacher, given = ground.tuned(TASK), ground.given(TASK, ground.size.few)
+    teacher, given = ground.tuned(TASK), ground.given(TASK, 2 * ground.size.few)
     before = {name: tensor.clone() for name, tensor in teacher.net.state_dict().items()}
     linear = ground.compressed(teacher, "theseus-linear", given=given, layers=2, alone=True)
     constant = ground.compressed(teacher, "theseus-constant", given=given, layers=2)

@@ -21,34 +21,50 @@ from bertwright.studies.compression_checks.row import Came, Measured, Row
 
 TASK = "inference"
 NARROW = ("encoder.width=32", "encoder.mixer.head_width=8", "encoder.depth.layers=2")
+CHANGED = {"augmentation": {"kind": "masked", "copies": 3}}
 STATES: dict[str, Any] = {"kind": "states", "layers": {"embeddings": True}}
 
 
 def run(ground: Ground) -> Came:
-    """Taught in reading and in the task, with attention and without; and left alone."""
+    """Taught in reading and in the task, with attention and without, and on changed texts; and left
+    alone."""
     teacher = ground.tuned(TASK)
     yield from _identities(ground)
     yield from _map(ground)
     tiny = Method.load("tiny-task").model_dump(mode="json", by_alias=True)
     inside, outputs = tiny["stages"]
-    without = ground.method("c5-states", {"stages": [{**inside, "signals": [STATES]}, outputs]})
+    methods = {
+        "with attention": "tiny-task",
+        "without": ground.method(
+            "c5-states", {"stages": [inside | {"signals": [STATES]}, outputs]}
+        ),
+        "changed texts": ground.method(
+            "c5-changed", {"stages": [inside | CHANGED, outputs | CHANGED]}
+        ),
+    }
     general = Lessons.load("tiny-general").of(ground.pretrained)
-    scores: dict[str, list[float]] = {"with attention": [], "without": [], "labels alone": []}
+    scores: dict[str, list[float]] = {name: [] for name in methods}
+    others: list[float] = []
     for seed in ground.seeds:
         recipe = ground.recipe(*NARROW, seed=seed)
         folder = ground.learned(f"c5-{seed}", recipe, teacher=general).path
         student = TextModel(*load_model(folder), "float32")
-        for name, method in (("with attention", "tiny-task"), ("without", without)):
-            alone = name == "without"
-            found = ground.compressed(teacher, method, [seed], student=student, alone=alone)
+        for name, method in methods.items():
+            found = ground.compressed(
+                teacher,
+                method,
+                [seed],
+                student=student,
+                namer=ground.pretrained,
+                alone=name == "without",
+            )
             scores[name] += found.scores
-            scores["labels alone"] += found.alone
-    for name in ("with attention", "without"):
-        others = scores["labels alone"]
-        yield Measured(f"accuracy, {name}", scores[name], "labels alone", others)
-    yield Measured(
-        "accuracy, with attention", scores["with attention"], "without", scores["without"]
-    )
+            others += found.alone
+    for name, own in scores.items():
+        yield Measured(f"accuracy, {name}", own, "labels alone", others)
+    own = scores["with attention"]
+    yield Measured("accuracy, with attention", own, "without", scores["without"])
+    yield Measured("accuracy, changed texts", scores["changed texts"], "with attention", own)
 
 
 def _identities(ground: Ground) -> Came:
