@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 from small_recipe import small
-from toy_stories import stories
 
 from bertwright.compression.lessons.block_turns import BlockTurns
 from bertwright.compression.lessons.lessons import Lessons
@@ -19,11 +18,7 @@ from bertwright.encoder.stream import Coordinates
 from bertwright.errors import UserError
 from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel
-from bertwright.text.preparation import prepare
 from bertwright.text.shards import Data
-from bertwright.text.tokenizers import WordPieceChoice
-from bertwright.text.vocabularies import train_tokenizer
-from bertwright.training import pretraining
 from bertwright.training.clock import Clock, Place
 from bertwright.training.pretraining import pretrain
 from bertwright.training.recipe_batches import RecipeBatches
@@ -45,20 +40,6 @@ BODY = (
 STUDENT = ("encoder.bottleneck.width=16", "encoder.mixer.head_width=8", *BODY)
 TEACHER = ("encoder.bottleneck.width=64", "encoder.mixer.head_width=32", *BODY)
 DEEP = f"encoder.depth.layers={BLOCKS}"
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
-    folder, texts = tmp_path_factory.mktemp("turns"), stories(60)
-    (folder / "text.txt").write_text("\n\n".join(texts))
-    tokenizer = train_tokenizer(texts, WordPieceChoice(size=120))
-    return prepare(folder / "text.txt", folder / "data", tokenizer, heldout=0.2, num_workers=1)
-
-
-@pytest.fixture(autouse=True)
-def peak(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Measuring the machine takes longer than these runs."""
-    monkeypatch.setattr(pretraining, "known_matrix_peak", lambda *_: 1e11)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from small_recipe import small
-from toy_stories import stories
 
 from bertwright.compression.lessons.lessons import LESSONS, Lessons
 from bertwright.compression.method import names_in
@@ -15,11 +14,7 @@ from bertwright.compression.students import shortened
 from bertwright.errors import UserError
 from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel
-from bertwright.text.preparation import prepare
 from bertwright.text.shards import Data
-from bertwright.text.tokenizers import WordPieceChoice
-from bertwright.text.vocabularies import train_tokenizer
-from bertwright.training import pretraining
 from bertwright.training.clock import Place
 from bertwright.training.pretraining import pretrain
 from bertwright.training.recipe_batches import RecipeBatches
@@ -40,20 +35,6 @@ BERT = (
     "encoder.initialisation={kind: width-aware}",
     "objectives.next-sentence=null",
 )
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
-    folder, texts = tmp_path_factory.mktemp("lessons"), stories(60)
-    (folder / "text.txt").write_text("\n\n".join(texts))
-    tokenizer = train_tokenizer(texts, WordPieceChoice(size=120))
-    return prepare(folder / "text.txt", folder / "data", tokenizer, heldout=0.2, num_workers=1)
-
-
-@pytest.fixture(autouse=True)
-def peak(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Measuring the machine takes longer than these runs."""
-    monkeypatch.setattr(pretraining, "known_matrix_peak", lambda *_: 1e11)
 
 
 def model_of(data: Data, *changes: str, **settings) -> TextModel:

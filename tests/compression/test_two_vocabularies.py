@@ -29,7 +29,6 @@ from bertwright.text.preparation import prepare
 from bertwright.text.shards import Data
 from bertwright.text.tokenizers import Tokenizer, WordPieceChoice
 from bertwright.text.vocabularies import train_tokenizer
-from bertwright.training import pretraining
 from bertwright.training.clock import Place
 from bertwright.training.pretraining import pretrain
 from bertwright.training.recipe_batches import RecipeBatches
@@ -72,12 +71,6 @@ def many(tmp_path_factory: pytest.TempPathFactory, large: Tokenizer) -> Data:
 def prepared(folder: Path, tokenizer: Tokenizer) -> Data:
     (folder / "text.txt").write_text("\n\n".join(TEXTS))
     return prepare(folder / "text.txt", folder / "data", tokenizer, heldout=0.2, num_workers=1)
-
-
-@pytest.fixture(autouse=True)
-def peak(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Measuring the machine takes longer than these runs."""
-    monkeypatch.setattr(pretraining, "known_matrix_peak", lambda *_: 1e11)
 
 
 @pytest.fixture(scope="module")

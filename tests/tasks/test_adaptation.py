@@ -90,6 +90,13 @@ def test_adapters_and_norms_are_all_that_adapters_train(pretrained) -> None:
     assert all("adapters" in n or "norms" in n for n in moved)
 
 
+@every_way
+def test_what_another_fine_tuning_would_lose_is_not_fine_tuned_again(pretrained, way: Any) -> None:
+    found = adapted(pretrained("bert"), {"kind": "adapters", "width": 4}, epochs=0)
+    with pytest.raises(UserError, match=r"adapters.* would leave behind"):
+        adapted(found.model, way)
+
+
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("way", [{"kind": "adapters", "width": 4}, {"kind": "lora", "rank": 2}])
 def test_what_is_added_begins_as_nothing_and_learns_in_every_encoder(

@@ -4,8 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from bertwright.encoder.kernels.packed import bfloat16_is_fast
 from bertwright.errors import UserError
+from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel
 from bertwright.optimisers.adam import AdamW
 from bertwright.schedules import Warmup
@@ -89,6 +92,13 @@ def _check(model: TextModel, chosen: FineTuning, given: Sequence[tuple[Task, Any
     recipe, longest = model.model.recipe, model.model.encoder.longest
     if wrong := chosen.adaptation.check(recipe):
         raise UserError(wrong)
+    with torch.device("meta"):
+        plain = set(Model(recipe, model.model.vocabulary_size).encoder.state_dict())
+    if added := sorted(set(model.model.encoder.state_dict()) - plain):
+        raise UserError(
+            f"this model computes with more than its recipe has ({added[0]}), which another "
+            f"fine-tuning would leave behind: fine-tune the model that it was made of"
+        )
     if longest is not None and chosen.length is not None and chosen.length > longest:
         raise UserError(f"length {chosen.length}: this encoder takes {longest} pieces at most")
     if chosen.perturbation is None:

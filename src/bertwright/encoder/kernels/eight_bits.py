@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from bertwright.encoder.feed_forward import ACTIVATIONS, PlainFeedForward
 from bertwright.encoder.kernels.fused import fused
-from bertwright.encoder.kernels.packed import ROWS_HINT
+from bertwright.encoder.kernels.packed import ROWS_HINT, replace_linear
 from bertwright.encoder.taps import Site
 
 STEPS = 127
@@ -125,17 +125,9 @@ class EightBitFeedForward(nn.Module):
 
 
 def in_eight_bits(module: nn.Module) -> nn.Module:
-    """Replace every linear layer of a bfloat16 module by one in 8 bits, in place; one that computes
-    more than a linear layer stays."""
-    for name, child in module.named_children():
-        if type(child) is nn.Linear:
-            setattr(module, name, EightBitLinear(child))
-        elif (
-            isinstance(child, PlainFeedForward)
-            and isinstance(child.norm, nn.Identity)
-            and type(child.up) is type(child.down) is nn.Linear
-        ):
-            setattr(module, name, EightBitFeedForward(child))
-        else:
-            in_eight_bits(child)
-    return module
+    """Replace every linear layer of a bfloat16 module by one in 8 bits, in place."""
+    return replace_linear(
+        module,
+        EightBitLinear,
+        lambda plain: EightBitFeedForward(plain) if isinstance(plain.norm, nn.Identity) else None,
+    )

@@ -23,20 +23,36 @@ def bfloat16_is_fast() -> bool:
 
 
 def pack(module: nn.Module) -> nn.Module:
-    """Replace every linear layer of a bfloat16 module by a packed one, in place; one that computes
-    more than a linear layer stays."""
+    """Replace every linear layer of a bfloat16 module by a packed one, in place."""
+    return replace_linear(
+        module,
+        PackedLinear,
+        lambda plain: PackedFeedForward(plain) if plain.activation in FUSED else None,
+    )
+
+
+def replace_linear(
+    module: nn.Module,
+    linear: Callable[[nn.Linear], nn.Module],
+    feed_forward: Callable[[PlainFeedForward], nn.Module | None],
+) -> nn.Module:
+    """Replace, in place, the linear layers of a module, those of plain feed-forwards together where
+    that gives something; a layer that computes more than a linear one stays."""
     for name, child in module.named_children():
-        if type(child) is nn.Linear:
-            setattr(module, name, PackedLinear(child))
-        elif (
-            isinstance(child, PlainFeedForward)
-            and child.activation in FUSED
-            and type(child.up) is type(child.down) is nn.Linear
-        ):
-            setattr(module, name, PackedFeedForward(child))
+        whole = None
+        if isinstance(child, PlainFeedForward) and _is_linear(child.up) and _is_linear(child.down):
+            whole = feed_forward(child)
+        if whole is not None:
+            setattr(module, name, whole)
+        elif isinstance(child, nn.Linear) and _is_linear(child):
+            setattr(module, name, linear(child))
         else:
-            pack(child)
+            replace_linear(child, linear, feed_forward)
     return module
+
+
+def _is_linear(module: nn.Module) -> bool:
+    return type(module) is nn.Linear
 
 
 class PackedLinear(nn.Module):
