@@ -9,34 +9,17 @@ import yaml
 from bertwright.bench.adapting import comparing
 from bertwright.bench.adapting.plan import Plan
 from bertwright.errors import UserError
-from bertwright.model import Model
-from bertwright.model.text_model import TextModel
-from bertwright.text.tokenizers import WordPieceChoice
-from bertwright.text.vocabularies import train_tokenizer
-from recipes_at_toy_size import toy
-from small_tasks import ENGLISH, classes
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples" / "adaptation"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("adapting")
-    tokenizer = train_tokenizer([ENGLISH], WordPieceChoice(size=100))
-    TextModel(Model.build(toy("bert"), tokenizer.size), tokenizer).save(folder / "model")
-    rows = "".join(f"{e.first}\t{'01'[e.label == 'old']}\n" for e in classes())
-    for part in ("train", "dev"):
-        (folder / f"{part}.tsv").write_text(f"sentence\tlabel\n{rows}")
-    return folder
-
-
-def stated(folder: Path, **changes: Any) -> dict[str, Any]:
+def stated(task_folder: Path, **changes: Any) -> dict[str, Any]:
     return {
         "question": "Which is better?",
-        "encoders": {"own": str(folder / "model")},
+        "encoders": {"own": str(task_folder / "model")},
         "tasks": {
-            "first": {"task": "sst-2", "data": str(folder)},
-            "second": {"task": "sst-2", "data": str(folder), "most": 16},
+            "first": {"task": "sst-2", "data": str(task_folder)},
+            "second": {"task": "sst-2", "data": str(task_folder), "most": 16},
         },
         "ways": {
             "all": {},
@@ -51,9 +34,9 @@ def stated(folder: Path, **changes: Any) -> dict[str, Any]:
 
 
 def test_every_cell_has_its_seeds_and_is_not_found_twice(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    task_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = Plan.model_validate(stated(folder))
+    plan = Plan.model_validate(stated(task_folder))
     rows = comparing.compare(plan, tmp_path, lambda line: None)
     cells = [(row["task"], row["way"]) for row in rows]
     assert cells == [
@@ -86,10 +69,10 @@ def test_every_cell_has_its_seeds_and_is_not_found_twice(
     ],
 )
 def test_a_wrong_plan_is_named(
-    folder: Path, tmp_path: Path, changes: dict[str, Any], message: str
+    task_folder: Path, tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     file = tmp_path / "plan.yaml"
-    file.write_text(yaml.safe_dump(stated(folder, **changes)))
+    file.write_text(yaml.safe_dump(stated(task_folder, **changes)))
     with pytest.raises(UserError, match=message):
         Plan.load(file)
 

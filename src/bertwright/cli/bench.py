@@ -300,6 +300,42 @@ def adapt(
     report({"results": results} if as_json else rows, as_json)
 
 
+@app.command()
+def compress(
+    plan: Annotated[
+        Path, typer.Argument(help="A YAML file: tasks, and ways to make a model small.")
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where figures are kept.")],
+    models: Annotated[
+        Path, typer.Option(help="A folder that keeps the models, which are timed by --parts times.")
+    ] = Path("models"),
+    parts: Annotated[
+        str,
+        typer.Option(
+            help='What to find now: scores; times, on a quiet machine; "" to tell what is known.'
+        ),
+    ] = "scores,times",
+    rounds: Annotated[int, typer.Option(min=3, help="Turns that each model takes.")] = 15,
+    document: Document = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ways to make a fine-tuned model small: what they score, weigh and take, over several
+    seeds."""
+    from bertwright.bench.ladder import climbing
+    from bertwright.bench.ladder.plan import Plan
+    from bertwright.document import table, write_section
+
+    known = Plan.load(plan)
+    chosen = parts.split(",") if parts else []
+    results = climbing.climb(known, output, models, chosen, rounds, say)
+    if document is not None:
+        head = [f"**{known.question}**" + (f" ({known.source})" if known.source else ""), ""]
+        lines = [*head, *table(climbing.COLUMNS, results)]
+        write_section(document, f"bench compress {plan.stem}", lines)
+    rows = {f"{r['task']} {r['way']} {r['form']}": r for r in results}
+    report({"results": results} if as_json else rows, as_json)
+
+
 def _numbers(option: str, said: str, kind: Callable[[str], Number]) -> list[Number]:
     """The numbers of an option, which stand between commas."""
     try:

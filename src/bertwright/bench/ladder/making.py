@@ -1,0 +1,125 @@
+"""A model that has learned a task, and what a way makes of it, as folders that can be shipped."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from bertwright.axes import ReadingPrecision
+from bertwright.bench.artefacts.comparing import Artefact
+from bertwright.bench.embedding import checkpoint_folder
+from bertwright.bench.ladder.plan import Form, Plan, Way
+from bertwright.compression.compressing import compress, num_parameters
+from bertwright.compression.method import Method
+from bertwright.interop.loading import load
+from bertwright.interop.onnx import export_onnx
+from bertwright.model.text_model import TextModel
+from bertwright.tasks.data import TaskData
+from bertwright.tasks.evaluation import evaluate
+from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.finetuning import finetune
+
+WEIGHTS, GRAPH = "weights", "graph"
+"""The folders of a model."""
+
+AS: Mapping[Form, tuple[str, ReadingPrecision | None]] = {
+    "float32": (WEIGHTS, "float32"),
+    "bf16": (WEIGHTS, "bf16"),
+    "int8": (WEIGHTS, "int8"),
+    "graph": (GRAPH, "float32"),
+    "graph-int8": (GRAPH, None),
+}
+"""Which folder a form is computed from, and in which precision."""
+
+
+@dataclass(frozen=True)
+class Maker:
+    """What makes the models of a task; those of the first seed stay in ``models``."""
+
+    plan: Plan
+    task: str
+    models: Path
+
+    def name(self, way: str, seed: int) -> str:
+        """Of a run, by what decides it."""
+        of, teacher = self.plan.ways[way], self._teacher_name(seed)
+        method = None if of.method is None else Method.load(of.method).model_dump(mode="json")
+        stated = of.model_dump(mode="json", exclude={"tasks"})
+        return f"{self.task}-{way}-{_digest([teacher, stated, method, seed])}"
+
+    def artefact(self, way: str, form: Form) -> Artefact:
+        """Of the first seed."""
+        room, precision = AS[form]
+        return Artefact(self.models / self.name(way, 0) / room, precision)
+
+    def made(self, name: str, seed: int) -> dict[str, Any]:
+        """What a way comes to: the ``score`` and the ``bytes`` of every form, the score of the
+        same student ``alone`` where that was asked, ``parameters``, and ``seconds`` of training."""
+        way, data = self.plan.ways[name], self.plan.tasks[self.task].examples()
+        small, seconds, alone = self._learned(seed, data), 0.0, None
+        if way.method is not None:
+            found = compress(
+                small,
+                way.method,
+                data,
+                student=_student(way),
+                layers=way.layers,
+                alone=way.alone,
+                settings={**way.settings, "seed": seed},
+            )
+            small, seconds = found.best.model, found.seconds
+            alone = found.alone[0] if found.alone else None
+        kept = self.models / self.name(name, seed)
+        with nullcontext(kept) if seed == 0 else TemporaryDirectory() as place:
+            _write(small, way, Path(place))
+            forms = {form: _told(Path(place), form, data) for form in way.forms}
+        parameters = num_parameters(small)["all"]
+        return {"forms": forms, "alone": alone, "parameters": parameters, "seconds": seconds}
+
+    def _learned(self, seed: int, data: TaskData) -> FineTuned:
+        """The model that has learned the task with this seed: once."""
+        folder = self.models / self._teacher_name(seed)
+        if not folder.is_dir():
+            task, train, dev = data.parts()
+            settings = self.plan.learning(self.task, seed)
+            model = load(self.plan.encoder or checkpoint_folder())
+            finetune(model, task, train=train, dev=dev, out=folder, **settings)
+        model = load(folder)
+        assert isinstance(model, FineTuned)
+        return model
+
+    def _teacher_name(self, seed: int) -> str:
+        given = self.plan.tasks[self.task].model_dump(mode="json")
+        stated = [str(self.plan.encoder), given, self.plan.learning(self.task, seed)]
+        return f"{self.task}-learned-{_digest(stated)}"
+
+
+def _student(way: Way) -> TextModel | str | None:
+    return load(Path(way.student)) if way.student and Path(way.student).is_dir() else way.student
+
+
+def _write(model: FineTuned, way: Way, place: Path) -> None:
+    """The folders that the forms of a way are computed from, and no others."""
+    rooms = {AS[form][0] for form in way.forms}
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    if WEIGHTS in rooms:
+        model.save(place / WEIGHTS)
+    if GRAPH in rooms:
+        export_onnx(model, place / GRAPH, int8="graph-int8" in way.forms)
+
+
+def _told(place: Path, form: Form, data: TaskData) -> dict[str, float]:
+    room, precision = AS[form]
+    own = Artefact(place / room, precision)
+    _, _, dev = data.parts()
+    return {"score": evaluate(load(own.folder, precision), dev)["score"], "bytes": own.bytes}
+
+
+def _digest(deciding: Any) -> str:
+    return sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,106 @@
+"""Ways to make a model small in one table: every run, once, and what each form comes to."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bertwright.bench.ladder import climbing, making
+from bertwright.bench.ladder.climbing import climb
+from bertwright.bench.ladder.plan import Plan
+from bertwright.errors import UserError
+
+LADDER = Path(__file__).parents[2] / "docs" / "examples" / "compression" / "ladder.yaml"
+
+
+def stated(task_folder: Path, **changes: Any) -> dict[str, Any]:
+    return {
+        "question": "What is lost?",
+        "encoder": str(task_folder / "model"),
+        "tasks": {
+            "first": {"task": "sst-2", "data": str(task_folder)},
+            "second": {"task": "sst-2", "data": str(task_folder), "most": 16},
+        },
+        "settings": {"epochs": 1, "compile": False, "calibrate": False},
+        "base": "whole",
+        "ways": {
+            "whole": {"forms": ["float32", "graph"]},
+            "half": {
+                "method": "output-distillation",
+                "layers": 1,
+                "alone": True,
+                "settings": {"epochs": 1, "compile": False},
+                "tasks": ["first"],
+            },
+        },
+        "seeds": 2,
+        **changes,
+    }
+
+
+def quietly(_: str) -> None:
+    """Say nothing."""
+
+
+def test_every_form_is_scored_weighed_and_timed_once(
+    task_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, models = Plan.model_validate(stated(task_folder)), tmp_path / "models"
+    monkeypatch.setattr(climbing, "SHAPES", ((1, 8, 1),))
+    rows = climb(plan, tmp_path, models, ["scores", "times"], 1, quietly)
+    whole, graph, half, second, _ = rows
+    assert [(r["task"], r["way"], r["form"]) for r in rows] == [
+        ("first", "whole", "float32"),
+        ("first", "whole", "graph"),
+        ("first", "half", "float32"),
+        ("second", "whole", "float32"),
+        ("second", "whole", "graph"),
+    ]
+    assert whole["kept"] == 100
+    assert whole["smaller"] == whole["faster_1x8"] == second["faster_1x8"] == 1
+    assert whole["scores"] == graph["scores"]
+    assert whole["over_alone"] is None
+    assert half["smaller"] > 1
+    assert half["parameters"] < whole["parameters"]
+    assert half["over_alone"] is not None
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("it was found before")
+
+    monkeypatch.setattr(making.Maker, "made", refuse)
+    monkeypatch.setattr(climbing, "seconds_in_turns", refuse)
+    assert climb(plan, tmp_path, models, ["scores", "times"], 1, quietly) == rows
+    assert climb(plan, tmp_path, models, [], 1, quietly) == rows
+
+
+def test_models_that_are_gone_are_not_timed(task_folder: Path, tmp_path: Path) -> None:
+    ways = {"whole": {}}
+    plan = Plan.model_validate(stated(task_folder, ways=ways, seeds=1))
+    climb(plan, tmp_path, tmp_path / "models", ["scores"], 1, quietly)
+    with pytest.raises(UserError, match="is not there, and what it scored is known"):
+        climb(plan, tmp_path, tmp_path / "elsewhere", ["times"], 1, quietly)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"base": "hole"}, "there is no way 'hole': did you mean 'whole'"),
+        ({"base": "half"}, "half has a method"),
+        ({"ways": {"whole": {"forms": ["int4"]}}}, "forms"),
+        ({"ways": {"whole": {}, "half": {"method": "theseus"}}}, "theseus"),
+        ({"ways": {"whole": {}, "half": {"tasks": ["third"]}}}, "there is no 'third'"),
+    ],
+)
+def test_a_wrong_plan_is_named(
+    task_folder: Path, tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    file = tmp_path / "plan.yaml"
+    file.write_text(yaml.safe_dump(stated(task_folder, **changes)))
+    with pytest.raises(UserError, match=message):
+        Plan.load(file)
+
+
+def test_the_example_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(LADDER.parents[3])
+    assert Plan.load(LADDER).ways
