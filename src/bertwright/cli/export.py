@@ -15,7 +15,8 @@ def export(
     model: Annotated[Path, typer.Argument(help="The folder of a model, fine-tuned or not.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Where the export is written.")],
     to: Annotated[
-        Literal["huggingface", "sentence-transformers", "onnx"], typer.Option(help="The format.")
+        Literal["huggingface", "sentence-transformers", "onnx", "torch-export"],
+        typer.Option(help="The format."),
     ] = "huggingface",
     verify: Annotated[
         bool, typer.Option("--verify", help="Load what was written with its library and compare.")
@@ -29,14 +30,18 @@ def export(
     plugin: Plugin = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a folder that others load, with tokenizer and model card: that of stock classes, of
-    sentence-transformers, or of onnxruntime."""
-    if to == "onnx":
+    """Write a folder that others load, with its tokenizer: that of stock classes, of
+    sentence-transformers, of onnxruntime, or a program of PyTorch alone."""
+    if to in ("onnx", "torch-export"):
         refuse(context, "what is written as a graph is compared in any case", "verify")
         refuse(context, "a graph is of no stock class", "family")
+    if to == "onnx":
         _export_graph(model, out, int8, as_json)
         return
     refuse(context, "8 bits are those of --to onnx", "int8")
+    if to == "torch-export":
+        _export_program(model, out, as_json)
+        return
     from bertwright.interop.huggingface import export_folder
     from bertwright.model.folder import load_model
     from bertwright.tasks.fine_tuned import is_fine_tuned, load_fine_tuned
@@ -81,3 +86,17 @@ def _export_graph(model: Path, out: Path, int8: bool, as_json: bool) -> None:
         return
     report(result, as_json)
     print("", *table(COLUMNS, lines), sep="\n")
+
+
+def _export_program(model: Path, out: Path, as_json: bool) -> None:
+    from bertwright.interop.loading import load
+    from bertwright.interop.torch_export import export_program
+
+    found = export_program(load(model, "float32"), out)
+    result = {
+        "folder": str(out),
+        "format": "torch-export",
+        "max_difference": found.difference,
+        "greatest_output": found.scale,
+    }
+    report(result, as_json)

@@ -1,14 +1,16 @@
-"""Whether onnxruntime computes from a file what we compute from the model."""
+"""Whether another runtime computes from a file what we compute from the model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from bertwright.errors import UserError
 from bertwright.interop.onnx.graph import PIECES, REAL, SEGMENTS, Graph
-from bertwright.interop.onnx.session import Given, Session
+from bertwright.interop.onnx.session import Given
 from bertwright.model.text_model import TextModel
 from bertwright.randomness import key
 from bertwright.tasks.fine_tuned import FineTuned
@@ -28,11 +30,19 @@ class Parity:
     scale: float
 
 
+class Runtime(Protocol):
+    """What computes a file."""
+
+    def run(self, output: str, given: Given, /) -> NDArray[np.float32]:
+        """One of the outputs, of inputs by their names."""
+        ...
+
+
 @torch.inference_mode()
 def parity(
-    model: TextModel, inputs: tuple[str, ...], outputs: tuple[str, ...], session: Session
+    model: TextModel, inputs: tuple[str, ...], outputs: tuple[str, ...], runtime: Runtime
 ) -> Parity:
-    """What onnxruntime gives against what the model gives, over batches of every size and length.
+    """What a runtime gives against what the model gives, over batches of every size and length.
 
     Errors: UserError where they differ by more than rounding.
     """
@@ -44,7 +54,7 @@ def parity(
         given = rows(inputs, net.vocabulary_size, number, length)
         found = ours(*(torch.from_numpy(each).to(model.device) for each in given.values()))
         for name, tensor in zip(outputs, found, strict=True):
-            exact, theirs = tensor.float().cpu().numpy(), session.run(name, given)
+            exact, theirs = tensor.float().cpu().numpy(), runtime.run(name, given)
             if exact.ndim == 2:  # of a row that holds nothing there is nothing to be said
                 exact, theirs = (each[given[REAL].any(1)] for each in (exact, theirs))
             # By maximum, which lets no NaN pass.
@@ -52,7 +62,7 @@ def parity(
             scale = float(np.maximum(scale, np.abs(exact).max()))
     if not difference <= TOLERANCE * max(1.0, scale):
         raise UserError(
-            f"onnxruntime differs from the model by {difference:.2g} in outputs of at most "
+            f"what was written differs from the model by {difference:.2g} in outputs of at most "
             f"{scale:.2g}: this is a mistake of bertwright's, please report the recipe"
         )
     return Parity(difference, scale)

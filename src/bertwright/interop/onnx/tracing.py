@@ -1,4 +1,4 @@
-"""From a model to the file of its graph, by PyTorch's exporter."""
+"""From a model to its graph, by PyTorch's exporters."""
 
 import logging
 import warnings
@@ -19,10 +19,8 @@ ROWS, PLACES = 3, 7
 """Of what a graph is traced with: other sizes than those of anything else in small models."""
 
 
-def write_graph(
-    model: TextModel, outputs: tuple[str, ...], told: Mapping[str, str], path: Path
-) -> int:
-    """Write the graph of a model, ``told`` among its metadata; the version of ONNX's operators.
+def traced(model: TextModel, outputs: tuple[str, ...]) -> torch.export.ExportedProgram:
+    """What a model computes, for rows of any number and length.
 
     Errors: UserError for a model that cannot be written so, which says why.
     """
@@ -36,30 +34,49 @@ def write_graph(
     any_number = torch.export.Dim.DYNAMIC
     given = tuple(torch.ones(ROWS, PLACES, dtype=torch.int64) for _ in graph.inputs)
     given[graph.inputs.index(REAL)][1, PLACES // 2 :] = 0
+    sizes = ({0: any_number, 1: any_number},) * len(given)
     with quiet():
         try:
-            program: Any = torch.onnx.export(
-                graph,
-                given,
-                dynamo=True,
-                input_names=graph.inputs,
-                output_names=outputs,
-                dynamic_shapes=(({0: any_number, 1: any_number},) * len(given),),
-                verbose=False,
+            program = torch.export.export(graph, given, dynamic_shapes=(sizes,), strict=False)
+        except Exception as error:  # of as many classes as there are things that are not traced
+            raise _unwritten(net.recipe.name, error) from error
+    _require_any_size(program, net.encoder.longest, net.recipe.name)
+    return program
+
+
+def write_graph(
+    model: TextModel, outputs: tuple[str, ...], told: Mapping[str, str], path: Path
+) -> int:
+    """Write the graph of a model for onnxruntime, ``told`` among its metadata; the version of its
+    operators.
+
+    Errors: UserError for a model that cannot be written so, which says why.
+    """
+    net = model.net if isinstance(model, FineTuned) else model.model
+    program, inputs = traced(model, outputs), inputs_of(net.recipe)
+    with quiet():
+        try:
+            graph: Any = torch.onnx.export(
+                program, dynamo=True, input_names=inputs, output_names=outputs, verbose=False
             )
         except torch.onnx.OnnxExporterError as error:
-            reason = str(error.__cause__ or error).strip().partition("\n")[0]
-            raise UserError(f"{net.recipe.name} cannot be written as a graph: {reason}") from error
-        _require_any_size(program, net.encoder.longest, net.recipe.name)
-        _cleared(program)
-        program.model.metadata_props.update(told)
-        program.save(str(path))
-    return program.model.opset_imports[""]
+            raise _unwritten(net.recipe.name, error) from error
+        _cleared(graph)
+        graph.model.metadata_props.update(told)
+        graph.save(str(path))
+    return graph.model.opset_imports[""]
 
 
-def _require_any_size(program: Any, longest: int | None, name: str) -> None:
+def _unwritten(name: str, error: Exception) -> UserError:
+    reason = str(error.__cause__ or error).strip().partition("\n")[0]
+    return UserError(f"{name} cannot be written as a graph: {reason}")
+
+
+def _require_any_size(
+    program: torch.export.ExportedProgram, longest: int | None, name: str
+) -> None:
     """UserError where a rule or a kernel made the graph one of short rows alone."""
-    for bounds in program.exported_program.range_constraints.values():
+    for bounds in program.range_constraints.values():
         if bounds.upper < (torch.inf if longest is None else longest):
             raise UserError(
                 f"{name} cannot be written as a graph: it computes rows of more than "
@@ -67,11 +84,11 @@ def _require_any_size(program: Any, longest: int | None, name: str) -> None:
             )
 
 
-def _cleared(program: Any) -> None:
+def _cleared(graph: Any) -> None:
     """Without the names of the files, on this machine, that each node was traced from."""
     from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 
-    ClearMetadataAndDocStringPass()(program.model)
+    ClearMetadataAndDocStringPass()(graph.model)
 
 
 @contextmanager
