@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertwright.serving.batching import Batcher, Closed, Full, Job, Waiting, choose
+from bertwright.serving.batching import (
+    OF_A_BATCH,
+    Batcher,
+    Closed,
+    Full,
+    Job,
+    Waiting,
+    choose,
+)
 
 SIZES = st.lists(st.integers(1, 40), min_size=1, max_size=12)
 BUDGET = 50
@@ -75,7 +83,9 @@ def test_every_row_is_answered_once_and_in_its_place(
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.booleans()), min_size=1, max_size=30))
-def test_a_batch_has_the_first_row_and_its_nearest(rows: list[tuple[int, bool]]) -> None:
+def test_a_batch_has_the_first_row_and_neighbours_that_are_worth_it(
+    rows: list[tuple[int, bool]],
+) -> None:
     model = Model()
     jobs = [Job(model.read, 1), Job(model.count, 1)]
     waiting = [Waiting(None, size, jobs[kind], 0) for size, kind in rows]
@@ -89,11 +99,21 @@ def test_a_batch_has_the_first_row_and_its_nearest(rows: list[tuple[int, bool]])
     # Nothing that was left out stands between what was taken.
     left = [own.size for own in waiting if own.job is waiting[0].job and own not in batch]
     assert not [size for size in left if sizes[-1] < size < sizes[0]]
-    # And none of the nearest would have found room.
+    # No neighbour would make it cheaper for a token, nor would any that could go.
     longer = min((size for size in left if size >= sizes[0]), default=None)
     shorter = max((size for size in left if size <= sizes[-1]), default=None)
-    assert longer is None or longer * (len(batch) + 1) > BUDGET
-    assert shorter is None or sizes[0] * (len(batch) + 1) > BUDGET
+    others = [[longer, *sizes]] if longer else []
+    others += [[*sizes, shorter]] if shorter else []
+    first = waiting[0].size
+    others += [sizes[1:]] if sizes[0] > first else []
+    others += [sizes[:-1]] if sizes[-1] < first else []
+    for other in others:
+        assert other[0] * len(other) > BUDGET or cost(other) >= cost(sizes) * (1 - 1e-9)
+
+
+def cost(sizes: Sequence[int]) -> float:
+    """What is computed for a token."""
+    return (max(sizes) * len(sizes) + OF_A_BATCH) / sum(sizes)
 
 
 def test_what_waits_together_is_computed_together() -> None:

@@ -252,7 +252,7 @@ def serve(
         int | None, typer.Option(min=1, help="At the same time; none: 32, and 64 of --soak.")
     ] = None,
     texts: Annotated[int, typer.Option(min=1, help="How many of its lines.")] = 2000,
-    requests: Annotated[str, typer.Option(help="Texts of a request.")] = "1,8",
+    requests: Annotated[str, typer.Option(help="Texts of a request.")] = "1,8,32",
     rounds: Annotated[int, typer.Option(min=1, help="Turns that either side takes.")] = 5,
     soak: Annotated[
         float | None,

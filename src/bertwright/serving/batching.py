@@ -1,9 +1,9 @@
 """Rows of many requests, computed together.
 
-A thread for each model takes from a queue what is nearest in length to the row that has waited
-longest, as much as a budget of tokens holds, and computes it. So no row is passed over, however
-many others fit better, and little is computed on padding. The queue is bounded in tokens: what
-does not fit is refused at once, with the time after which it would.
+The threads of a model take from a queue the row that has waited longest with those near it in
+length that are worth the padding, as much as a budget of tokens holds, and compute it. So no row is
+passed over, however many others fit better, and little is computed on padding. The queue is bounded
+in tokens: what does not fit is refused at once, with the time after which it would.
 """
 
 import time
@@ -12,14 +12,19 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil
-from threading import Condition, Thread
+from threading import Condition, Lock, Thread
 from typing import Any
+
+import numpy as np
 
 Compute = Callable[[Sequence[Any]], Sequence[Any]]
 """Rows to as many results, in their order; rows are of one kind where this is the same."""
 
 Note = Callable[[int, int], None]
 """Told of every batch: how many rows it has, and how many tokens."""
+
+OF_A_BATCH = 96
+"""As many tokens could be computed in the time that a batch takes whatever it holds."""
 
 _REMEMBERED = 0.8
 """The share that what is known of the speed keeps when another batch has been computed."""
@@ -46,14 +51,17 @@ class Job:
         self.answer: Future[list[Any]] = Future()
         self._results: list[Any] = [None] * num_rows
         self._missing = num_rows
+        self._lock = Lock()
         if not num_rows:
             self.answer.set_result([])
 
     def note(self, number: int, result: Any) -> None:
         """Keep the result of a row; with the last of them the job is done."""
-        self._results[number] = result
-        self._missing -= 1
-        if not self._missing:
+        with self._lock:
+            self._results[number] = result
+            self._missing -= 1
+            done = not self._missing
+        if done:
             # Whoever asked may have given up in this very moment.
             with suppress(InvalidStateError):
                 self.answer.set_result(self._results)
@@ -75,49 +83,55 @@ class Waiting:
 
 
 def choose(waiting: Sequence[Waiting], budget: int) -> list[Waiting]:
-    """The next batch, longest first: the first that waits and, of its kind, those that are nearest
-    to it in length, as many as the budget holds when all are filled up to the longest.
+    """The next batch, longest first: the first that waits and, of its kind, its neighbours in
+    length, as many as the budget holds when all are filled up to the longest. Of all that could be
+    taken so it is what computes least, padding and ``OF_A_BATCH`` included, for a token.
 
     Where the first is larger than the budget it goes alone.
     """
     first = waiting[0]
     alike = [own for own in waiting if own.job.compute == first.job.compute]
     alike.sort(key=lambda own: -own.size)
-    begin = alike.index(first)
-    end = begin + 1
-
-    def fits(start: int, stop: int) -> bool:
-        inside = start >= 0 and stop <= len(alike)
-        return inside and alike[start].size * (stop - start) <= budget
-
-    while True:
-        longer, shorter = fits(begin - 1, end), fits(begin, end + 1)
-        if longer and shorter:
-            longer = alike[begin - 1].size - first.size < first.size - alike[end].size
-        if longer:
-            begin -= 1
-        elif shorter:
-            end += 1
-        else:
-            return alike[begin:end]
+    place, most = alike.index(first), max(1, budget // max(first.size, 1))
+    sizes = np.array([own.size for own in alike])
+    sums = np.concatenate(([0], sizes.cumsum()))
+    begins = np.arange(max(0, place + 1 - most), place + 1)[:, None]
+    ends = np.arange(place + 1, min(len(alike), place + most) + 1)[None]
+    computed = (ends - begins) * sizes[begins]
+    fits = (computed <= budget) | ((begins == place) & (ends == place + 1))
+    share = np.where(fits, (sums[ends] - sums[begins]) / (computed + OF_A_BATCH), -1.0)
+    begin, end = np.unravel_index(share.argmax(), share.shape)
+    return alike[begins[begin, 0] : ends[0, end]]
 
 
 class Batcher:
-    """A queue of rows and the thread that computes them.
+    """A queue of rows and the threads that compute them, a batch each at a time.
 
     ``budget`` tokens make a batch, ``bound`` tokens may wait, and an idle thread waits
-    ``deadline`` seconds for company to the first row.
+    ``deadline`` seconds for company to the first row. ``begin`` is called by every thread first.
     """
 
-    def __init__(self, budget: int, bound: int, deadline: float, note: Note) -> None:
+    def __init__(
+        self,
+        budget: int,
+        bound: int,
+        deadline: float,
+        note: Note,
+        num_threads: int = 1,
+        begin: Callable[[], None] = lambda: None,
+    ) -> None:
         self._budget, self._bound, self._deadline, self._note = budget, bound, deadline, note
         self._changed = Condition()
         self._waiting: list[Waiting] = []
         self._tokens = 0
         self._seconds_per_token = 0.0
         self._closed = False
-        self._thread = Thread(target=self._run, name="model", daemon=True)
-        self._thread.start()
+        self._begin = begin
+        self._threads = [
+            Thread(target=self._run, name="model", daemon=True) for _ in range(num_threads)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def bound(self) -> int:
@@ -153,13 +167,15 @@ class Batcher:
         return job.answer
 
     def close(self) -> None:
-        """Take no more, compute what was taken, and end the thread."""
+        """Take no more, compute what was taken, and end the threads."""
         with self._changed:
             self._closed = True
-            self._changed.notify()
-        self._thread.join()
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
 
     def _run(self) -> None:
+        self._begin()
         while batch := self._take():
             began = time.monotonic()
             tokens = sum(own.size for own in batch)

@@ -4,8 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import torch
+
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
+from bertwright.interop.onnx.reading import OnnxModel
 from bertwright.model.reading import TOKEN_BUDGET
 from bertwright.model.text_model import Guess, Pooling, TextModel, Vectors
 from bertwright.serving.batching import Batcher
@@ -62,11 +65,14 @@ class Served:
         special = model.tokenizer.specials
         # What is made when it is first used is made before anybody waits for it.
         self.vectors([[special.start, special.end]])
+        num_threads, begin = _threads(model)
         self.batcher = Batcher(
-            TOKEN_BUDGET,
+            TOKEN_BUDGET // num_threads,
             settings.queue_tokens,
             settings.deadline_ms / 1000,
             metrics.note_of(name),
+            num_threads,
+            begin,
         )
         metrics.watch(name, lambda: self.batcher.waiting_tokens)
 
@@ -87,6 +93,17 @@ class Served:
     def guesses(self, rows: Sequence[tuple[list[int], int]]) -> list[list[list[Guess]]]:
         """The likeliest pieces of the hidden places of rows, as many as stand beside each."""
         return [self.model.fill_row(row, top_k) for row, top_k in rows]
+
+
+def _threads(model: TextModel) -> tuple[int, Callable[[], None]]:
+    """How many compute batches of a model, and what each begins with.
+
+    On a CPU each core computes a batch of its own: where the requests of others take a core for a
+    moment, threads that share a batch wait for one another at every step of it.
+    """
+    if model.device.type != "cpu" or isinstance(model, OnnxModel):
+        return 1, lambda: None
+    return torch.get_num_threads(), partial(torch.set_num_threads, 1)
 
 
 def pooling_of(model: TextModel) -> Pooling:
