@@ -35,6 +35,7 @@ from bertwright.cli import (
     study,
     tokenizer,
     trace,
+    trim,
     view,
 )
 from bertwright.errors import UserError
@@ -94,6 +95,7 @@ app.command("sample")(sample.sample)
 app.command("sensitivity")(sensitivity.sensitivity)
 app.command("serve")(serve.serve)
 app.command("trace")(trace.trace)
+app.command("trim")(trim.trim)
 app.command("view")(view.view)
 
 

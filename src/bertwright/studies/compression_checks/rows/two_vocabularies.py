@@ -7,15 +7,18 @@ import numpy as np
 import torch
 
 from bertwright.analysis.planted.expecting import equal, same
+from bertwright.compression.compressing import num_parameters
 from bertwright.compression.lessons.lessons import Lessons
 from bertwright.compression.lessons.together import LearningTeacher, Together, as_it_stood
 from bertwright.compression.lessons.two_tables import TwoVocabularyModel
 from bertwright.compression.transfer.texts import written_in
+from bertwright.compression.trimming import trim
 from bertwright.examples.batches import Batch
 from bertwright.model.model import Model, TensorBatch
 from bertwright.objectives.masked import Masked
 from bertwright.studies.compression_checks.ground import Ground
 from bertwright.studies.compression_checks.row import Came, Measured, Row
+from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.text.shards import Data
 from bertwright.text.tokenizers import WordPieceChoice
 from bertwright.training.clock import Place
@@ -28,6 +31,7 @@ NARROW = ("encoder.width=32", "encoder.mixer.head_width=8")
 def run(ground: Ground) -> Came:
     """The student reads as long by itself, beside its teacher, and from a table learned there."""
     yield from _one_vocabulary(ground)
+    yield from _trimmed(ground)
     few, teacher = ground.cut("c4-data", WordPieceChoice(size=FEW)), ground.pretrained
     yield from _same_text(ground, few)
     together, table = (
@@ -77,6 +81,20 @@ def _once(batch: Batch, size: int) -> Batch:
     asked = batch.questions["masked"]
     question = replace(asked, target=asked.target % size)
     return replace(batch, pieces=batch.pieces % size, questions={"masked": question})
+
+
+def _trimmed(ground: Ground) -> Came:
+    """Without the pieces that its task does not need a model answers as before: the least that a
+    smaller vocabulary must be worth."""
+    model, examples = ground.tuned("sentiment"), ground.judge("sentiment")
+    small = trim(model, [text for example in examples for text in written_in(example)])
+    assert isinstance(small, FineTuned), "as it was"
+    found, wanted = (
+        np.stack(each.outputs(each.answering.rows(each.maker, examples))) for each in (small, model)
+    )
+    yield equal("answers without the pieces that no text needs", found, wanted, 1e-5)
+    left = num_parameters(small)["all"] / num_parameters(model)["all"]
+    yield Measured("of its parameters, what is left then", [left])
 
 
 def _same_text(ground: Ground, few: Data) -> Came:
