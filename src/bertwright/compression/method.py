@@ -2,7 +2,7 @@
 
 from importlib import resources
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -73,14 +73,15 @@ class Stage(Settings):
 class Method(Settings):
     """A way to make a model small, as it was published.
 
-    ``taken`` are the layers of a model that a student is made of, and usually half of them: a
-    ``whole`` one begins with all. Or it begins from nothing, by the recipe ``student``; ``table``
-    says how its vectors of pieces begin then.
+    ``taken`` are the layers of a model that a student is made of, and usually half of them: the
+    first, the last, or evenly some; or those that are ``needed``, without which the fine-tuned
+    model loses most. A ``whole`` one begins with all. Or it begins
+    from nothing, by the recipe ``student``; ``table`` says how its vectors of pieces begin then.
     """
 
     about: str
     source: str
-    taken: Taken = "even"
+    taken: Taken | Literal["needed"] = "even"
     whole: bool = False
     student: str | None = None
     table: Table = "teacher"
