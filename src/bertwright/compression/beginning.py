@@ -31,6 +31,11 @@ def beginning(
                 "a student that begins from nothing has the layers of its recipe: leave --layers "
                 "out, or give --student a recipe of another depth"
             )
+        if method.sharing is not None:
+            raise UserError(
+                f"layers that a model has become one: leave the recipe {source} out, or give "
+                f"--student the folder of a model"
+            )
         drawn = FromNothing(source, teacher, sets.texts(), method.table)
         method.require_read(drawn.tokenizer, teacher.tokenizer)
         return drawn.at
@@ -38,6 +43,8 @@ def beginning(
     taken_from_teacher, source = source is teacher, unrounded(source)
     if layers is not None or (taken_from_teacher and not method.whole):
         source = shortened(source, _layers(source, layers, method, teacher, sets))
+    if method.sharing is not None:
+        source = method.sharing.of(source)
     return lambda seed: source
 
 
