@@ -32,6 +32,7 @@ from bertwright.cli import (
     sample,
     sensitivity,
     serve,
+    static,
     study,
     tokenizer,
     trace,
@@ -94,6 +95,7 @@ app.command("quickstart")(quickstart.quickstart)
 app.command("sample")(sample.sample)
 app.command("sensitivity")(sensitivity.sensitivity)
 app.command("serve")(serve.serve)
+app.command("static")(static.static)
 app.command("trace")(trace.trace)
 app.command("trim")(trim.trim)
 app.command("view")(view.view)
