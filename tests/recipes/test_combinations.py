@@ -137,7 +137,7 @@ CHANGES = (
     *("encoder.depth.drop=0.2", "encoder.depth.every=2", "encoder.depth.order=sff"),
     "encoder.depth={kind: sublayers, order: ssff}",
     "encoder.depth={kind: sandwich, layers: 3, outside: 0.34}",
-    "encoder.depth={kind: halting, layers: 2}",
+    *("encoder.depth={kind: halting, layers: 2}", "encoder.depth={kind: none}"),
     *(f"encoder.visibility={rule}" for rule in ("causal", "reversed", "document")),
     "encoder.local={every: 2, window: 3}",
     "encoder.mixer={kind: hashing, head_width: 16, buckets: 2, chunk: 8, rounds: 2}",

@@ -39,7 +39,7 @@ def checked(own: Row, monkeypatch: pytest.MonkeyPatch, quick: bool = False) -> C
 def test_rows_have_numbers_of_their_own() -> None:
     numbers = [each.number for each in all_rows()]
     assert len(set(numbers)) == len(numbers)
-    assert {"C1", "C2", "C3", "C5", "C7", "C8", *(f"C{n}" for n in range(12, 22))} <= {*numbers}
+    assert {f"C{n}" for n in range(1, 22)} <= {*numbers}
     assert chosen(["c21", "meter"]) == [
         each for each in all_rows() if each.number in ("C21", "meter")
     ]

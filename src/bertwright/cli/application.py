@@ -32,9 +32,11 @@ from bertwright.cli import (
     sample,
     sensitivity,
     serve,
+    static,
     study,
     tokenizer,
     trace,
+    trim,
     view,
 )
 from bertwright.errors import UserError
@@ -93,7 +95,9 @@ app.command("quickstart")(quickstart.quickstart)
 app.command("sample")(sample.sample)
 app.command("sensitivity")(sensitivity.sensitivity)
 app.command("serve")(serve.serve)
+app.command("static")(static.static)
 app.command("trace")(trace.trace)
+app.command("trim")(trim.trim)
 app.command("view")(view.view)
 
 

@@ -1,5 +1,6 @@
 """``bertwright prepare``: text to a data set that training reads."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +30,18 @@ LanguageColumn = Annotated[
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Processes that do the work; as many as there are cores.")
 ]
+
+
+def texts_in(texts: list[str], column: str, format: str | None) -> Iterator[str]:
+    """What stands in such files, in whatever language."""
+    from bertwright.text.documents import ReadCounts
+    from bertwright.text.readers import read_documents
+    from bertwright.text.sources import find_sources
+
+    met = ReadCounts()
+    for document in read_documents(find_sources(texts, column, format, met), met):
+        yield from (side.text for side in document.sides)
+
 
 OF_TEXTS = (
     *("heldout", "near_duplicates", "column", "language_column", "num_workers", "annotations"),

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from bertwright.compression.from_nothing import FromNothing
 from bertwright.compression.method import Method
+from bertwright.compression.needed_layers import needed_layers
 from bertwright.compression.quantisation import unrounded
 from bertwright.compression.students import layers_taken, shortened
 from bertwright.compression.transfer import TransferSets
@@ -30,13 +31,35 @@ def beginning(
                 "a student that begins from nothing has the layers of its recipe: leave --layers "
                 "out, or give --student a recipe of another depth"
             )
+        if method.sharing is not None:
+            raise UserError(
+                f"layers that a model has become one: leave the recipe {source} out, or give "
+                f"--student the folder of a model"
+            )
         drawn = FromNothing(source, teacher, sets.texts(), method.table)
         method.require_read(drawn.tokenizer, teacher.tokenizer)
         return drawn.at
     method.require_read(source.tokenizer, teacher.tokenizer)
     taken_from_teacher, source = source is teacher, unrounded(source)
     if layers is not None or (taken_from_teacher and not method.whole):
-        depth = len(source.model.encoder.blocks)
-        which = layers_taken(layers or max(depth // 2, 1), depth, method.taken)
-        source = shortened(source, which)
+        source = shortened(source, _layers(source, layers, method, teacher, sets))
+    if method.sharing is not None:
+        source = method.sharing.of(source)
     return lambda seed: source
+
+
+def _layers(
+    source: TextModel, layers: int | None, method: Method, teacher: FineTuned, sets: TransferSets
+) -> list[int]:
+    """Which of them are taken; half where nobody has said how many."""
+    depth = len(source.model.encoder.blocks)
+    number = layers or max(depth // 2, 1)
+    if method.taken != "needed":
+        return layers_taken(number, depth, method.taken)
+    known = len(teacher.net.encoder.blocks)
+    if depth != known:
+        raise UserError(
+            f"which layers are needed is asked of the fine-tuned model, which has {known}, and the "
+            f"student has {depth}: choose a method that takes the first, the last or some evenly"
+        )
+    return needed_layers(teacher, sets.train, number)

@@ -2,7 +2,7 @@
 
 from importlib import resources
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -13,6 +13,7 @@ from bertwright.compression.distillation import Distillation
 from bertwright.compression.from_nothing import Table
 from bertwright.compression.quantisation.mixed import BySharpness
 from bertwright.compression.replacement import Replacement
+from bertwright.compression.sharing import Sharing
 from bertwright.compression.signals import Signal
 from bertwright.compression.structure import Removing
 from bertwright.compression.students import Taken
@@ -73,15 +74,17 @@ class Stage(Settings):
 class Method(Settings):
     """A way to make a model small, as it was published.
 
-    ``taken`` are the layers of a model that a student is made of, and usually half of them: a
-    ``whole`` one begins with all. Or it begins from nothing, by the recipe ``student``; ``table``
-    says how its vectors of pieces begin then.
+    ``taken`` are the layers of a model that a student is made of, and usually half of them: the
+    first, the last, or evenly some; or those that are ``needed``, without which the fine-tuned
+    model loses most. A ``whole`` one begins with all. ``sharing`` makes one of them. Or it begins
+    from nothing, by the recipe ``student``; ``table`` says how its vectors of pieces begin then.
     """
 
     about: str
     source: str
-    taken: Taken = "even"
+    taken: Taken | Literal["needed"] = "even"
     whole: bool = False
+    sharing: Sharing | None = None
     student: str | None = None
     table: Table = "teacher"
     stages: tuple[Stage, ...] = Field(min_length=1)

@@ -25,12 +25,17 @@ def projected_table(model: TextModel, tokenizer: Tokenizer, width: int) -> Tenso
     else:
         read = [_read(tokenizer, piece, model.tokenizer) for piece in range(tokenizer.size)]
         vectors = torch.stack([table[pieces].mean(0) for pieces in read])
-    # The eigenvectors of the squares are the right singular vectors, without the left ones.
-    _, axes = torch.linalg.eigh(vectors.T @ vectors)
-    axes = axes.flip(1)[:, :width]
-    largest = axes.gather(0, axes.abs().argmax(0, keepdim=True))
-    found = vectors @ (axes * largest.sign())
+    found = vectors @ main_axes(vectors, width)
     return nn.functional.pad(found, (0, width - found.shape[1])).float()
+
+
+def main_axes(vectors: Tensor, number: int) -> Tensor:
+    """Of vectors (N, D) the right singular ones of the greatest values, (D, number) or fewer; the
+    number in each that is farthest from 0 is positive."""
+    # The eigenvectors of the squares are these, without the left ones.
+    _, axes = torch.linalg.eigh(vectors.T @ vectors)
+    axes = axes.flip(1)[:, :number]
+    return axes * axes.gather(0, axes.abs().argmax(0, keepdim=True)).sign()
 
 
 def _read(tokenizer: Tokenizer, piece: int, other: Tokenizer) -> list[int]:

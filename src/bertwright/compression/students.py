@@ -13,11 +13,16 @@ from bertwright.model.text_model import TextModel
 Taken = Literal["first", "last", "even"]
 
 
+def require_layers(number: int, of: int) -> None:
+    """Errors: UserError where so many cannot be taken."""
+    if not 1 <= number <= of:
+        raise UserError(f"{number} of {of} layers cannot be taken: choose from 1 to {of}")
+
+
 def layers_taken(number: int, of: int, taken: Taken = "even") -> list[int]:
     """Which so many of the layers are taken, counted from 0: the first, the last, or evenly from
     the first to the last (Sanh et al. 2019)."""
-    if not 1 <= number <= of:
-        raise UserError(f"{number} of {of} layers cannot be taken: choose from 1 to {of}")
+    require_layers(number, of)
     if taken == "first":
         return list(range(number))
     if taken == "last":

@@ -117,8 +117,8 @@ class EncoderChoice(Settings):
 
     @property
     def inner_width(self) -> int:
-        """The width of what the last block writes within."""
-        return self.inner_widths[-1][1]
+        """The width of what the last block writes within; of no block, that of the states."""
+        return self.inner_widths[-1][1] if self.inner_widths else self.width
 
     def mixer_at(self, block: int) -> Mixer:
         """What mixes places in a block."""

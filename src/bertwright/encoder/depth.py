@@ -98,6 +98,15 @@ class HaltingStack(Repeated):
         return 2 * width
 
 
+class NoBlocks(Depth):
+    """Nothing behind the embeddings: a table of pieces, whatever stands beside them."""
+
+    kind: Literal["none"] = "none"
+
+    def orders(self) -> list[str]:
+        return []
+
+
 class Sandwich(Depth):
     """A stack of ``layers`` whose sublayers are moved: the attention of some of them to the front,
     their feed-forward to the back (Press et al. 2020, section 4: 6 of 16).

@@ -139,7 +139,8 @@ def _tail(choice: EncoderChoice, num_blocks: int) -> float:
     """The operations per place behind the last mixing of places, where they can be left out."""
     passage = choice.residual.passage(choice.depth.passage(choice.width))
     locked = isinstance(choice.dropout, LockedDropout)
-    if not passage.narrows or choice.residual.looks_back or choice.bottleneck is not None or locked:
+    kept = choice.residual.looks_back or choice.bottleneck is not None or locked
+    if kept or not passage.narrows or num_blocks == 0:
         return 0.0
     writes = choice.inner_widths[num_blocks - 1][1]
     gates = 3 if choice.feed_forward.gated else 2

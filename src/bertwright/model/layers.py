@@ -83,16 +83,16 @@ def layers_of(said: str, mix: Mix, widths: Sequence[int]) -> Layers:
 
 def _named(part: str, depth: int) -> range:
     if part == "all":
-        return range(1, depth + 1)
-    if part == "last-but-one":
-        return range(depth - 1, depth)
-    if last := _LAST.fullmatch(part):
-        found = range(depth + 1 - min(int(last[1] or 1), depth), depth + 1)
+        found = range(1, depth + 1)
+    elif part == "last-but-one":
+        found = range(depth - 1, depth)
+    elif last := _LAST.fullmatch(part):
+        found = range(depth + 1 - min(int(last[1] or 1), max(depth, 1)), depth + 1)
     elif numbers := _NUMBERS.fullmatch(part):
         found = range(int(numbers[1]), int(numbers[2] or numbers[1]) + 1)
     else:
         found = range(0)
-    if not found or found[-1] > depth:
+    if not found or not 0 <= found[0] <= found[-1] <= depth:
         raise UserError(
             f"no layers {part!r}: the model has 0 (the embeddings) to {depth}; write a number, "
             f"5-8, last, last-but-one, last-4 or all"

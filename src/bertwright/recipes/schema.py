@@ -175,7 +175,8 @@ class Recipe(Settings):
 
     def num_blocks_of(self, phase: int) -> int:
         """How many blocks run in a phase."""
-        return max(1, round(self.phases[phase].depth * len(self.encoder.depth.orders())))
+        blocks = len(self.encoder.depth.orders())
+        return min(max(1, round(self.phases[phase].depth * blocks)), blocks)
 
     def batch_tokens_at(self, phase: int, phase_progress: float) -> float:
         """The tokens of a step at a progress of a phase."""

@@ -16,6 +16,7 @@ from bertwright.analysis.conclusions import Conclusion
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
 from bertwright.analysis.subject import Subject
 from bertwright.analysis.word_states import SITES, word_states
+from bertwright.encoder.encoder import Encoder
 from bertwright.significance import benjamini_hochberg, of_difference, sign_flips
 
 PARTS = ("attention", "feed_forward")
@@ -118,13 +119,14 @@ class LayerRedundancy(Analysis):
 def without(subject: Subject, layer: int, part: str) -> AbstractContextManager[None]:
     """A ``layer`` gives on what it is given; its attention or feed-forward part gives nothing."""
     if part == "layer":
-        return _passed_by(subject, layer)
+        return passed_by(subject.encoder, layer)
     nothing = torch.zeros(1, device=subject.text_model.device)
     return subject.encoder.gate({f"blocks.{layer}.{part}.output": nothing})
 
 
 @contextmanager
-def _passed_by(subject: Subject, layer: int) -> Generator[None]:
+def passed_by(encoder: Encoder, layer: int) -> Generator[None]:
+    """A layer gives on what it is given."""
     given: list[torch.Tensor] = []
 
     def kept(value: torch.Tensor) -> torch.Tensor:
@@ -132,8 +134,8 @@ def _passed_by(subject: Subject, layer: int) -> Generator[None]:
         return value
 
     with ExitStack() as stack:
-        stack.enter_context(subject.encoder.replace(f"blocks.{layer}.input", kept))
-        stack.enter_context(subject.encoder.replace(f"blocks.{layer}.residual", lambda _: given[0]))
+        stack.enter_context(encoder.replace(f"blocks.{layer}.input", kept))
+        stack.enter_context(encoder.replace(f"blocks.{layer}.residual", lambda _: given[0]))
         yield
 
 

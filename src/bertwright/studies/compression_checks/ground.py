@@ -24,7 +24,7 @@ from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.teaching import Teacher
 from bertwright.text.preparation import prepare
 from bertwright.text.shards import Data
-from bertwright.text.tokenizers import WordPieceChoice
+from bertwright.text.tokenizers import TokenizerChoice, WordPieceChoice
 from bertwright.text.vocabularies import train_on_files
 from bertwright.training.pretraining import Pretrained, pretrain
 from bertwright.training.teaching import PieceTeacher
@@ -158,14 +158,15 @@ class Ground:
         start_from: Path | None = None,
         teacher: PieceTeacher | None = None,
         seconds: float | None = None,
+        data: Data | None = None,
     ) -> Pretrained:
-        """What a recipe makes of the text, in its steps or in so many seconds, in a folder of this
-        name; without one the run that was begun there goes on."""
+        """What a recipe makes of the text, or of other ``data``, in its steps or in so many
+        seconds, in a folder of this name; without one the run that was begun there goes on."""
         # Who hardly trains is warned that nothing was learned, and nobody else is.
         with redirect_stderr(StringIO()):
             return pretrain(
                 recipe,
-                self.data,
+                data or self.data,
                 self.folder / name,
                 budget=seconds,
                 resume=recipe is None,
@@ -173,6 +174,13 @@ class Ground:
                 teacher=teacher,
                 quiet=True,
             )
+
+    def cut(self, name: str, choice: TokenizerChoice) -> Data:
+        """The text in the pieces of another tokenizer, in a folder of this name."""
+        written = Written(self.folder / "corpus")
+        inputs = Village().inputs(written)
+        tokenizer = train_on_files(inputs, self.folder / f"{name}-tokenizer", choice)
+        return prepare(inputs, self.folder / name, tokenizer, num_workers=1)
 
     def examples(self, task: str, part: Part = "train", language: str = "") -> Examples:
         """All that there are of a part of a task, in a language."""
@@ -257,9 +265,7 @@ def made(folder: Path, quick: bool) -> Ground:
     size, written = ground.size, Written(folder / "corpus")
     corpus = Village(documents=size.documents, second=size.documents // 8)
     corpus.write(written)
-    inputs = corpus.inputs(written)
-    train_on_files(inputs, folder / "tokenizer", WordPieceChoice(size=VOCABULARY))
-    prepare(inputs, folder / "data", folder / "tokenizer", num_workers=1)
+    ground.cut("data", WordPieceChoice(size=VOCABULARY))
     ground.learned("pretrained", ground.recipe(steps=size.teacher_steps))
     for name, task in TASKS.items():
         train = ground.examples(name)[-size.taught :]

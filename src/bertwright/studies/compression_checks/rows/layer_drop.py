@@ -1,9 +1,13 @@
 """Students of two of four layers, whichever they are and whatever they hear, in one picture."""
 
+import numpy as np
 import torch
 
 from bertwright.analysis.planted.expecting import equal, same
+from bertwright.compression.needed_layers import AT_ONCE, losses_without_layers, needed_layers
+from bertwright.compression.quantisation.losses import asked, sums_and_counts
 from bertwright.compression.students import shortened, with_layers
+from bertwright.encoder.encoder import Encoder
 from bertwright.model.model import Model
 from bertwright.studies.compression_checks.ground import Ground
 from bertwright.studies.compression_checks.row import Came, Measured, Row
@@ -20,7 +24,8 @@ def run(ground: Ground) -> Came:
     cut = ground.compressed(teacher, "layer-drop", given=given, student=student)
     beside = "the first two of the pre-trained model", cut.scores
     yield Measured("accuracy, teacher", [cut.of_teacher])
-    for taken in ("first", "last", "even"):
+    yield from _needed(ground)
+    for taken in ("first", "last", "even", "needed"):
         method = ground.method(f"c17-{taken}", {"taken": taken, "stages": [{}]})
         found = ground.compressed(teacher, method, given=given, layers=2)
         yield Measured(f"accuracy, {taken} layers stay", found.scores, *beside)
@@ -29,22 +34,39 @@ def run(ground: Ground) -> Came:
         yield Measured(f"accuracy, {method}", found.scores, *beside)
 
 
+def _needed(ground: Ground) -> Came:
+    """Nothing is lost without a layer that does nothing, and it is not among those that stay."""
+    model = ground.tuned(TASK)
+    _silence(model.net.encoder, 1)
+    examples = ground.judge(TASK)
+    lost = losses_without_layers(model, examples)
+    sums, counts = sums_and_counts(asked(model, examples, AT_ONCE))
+    whole = float(sums.sum() / counts.sum())
+    yield equal("loss without a layer that does nothing", lost[1], whole, 1e-6)
+    least = int(np.argmin(lost))
+    wanted = [layer for layer in range(4) if layer != least]
+    yield same("layers that are needed", needed_layers(model, examples, 3), wanted)
+
+
 def _without_what_does_nothing(ground: Ground) -> Came:
     """A layer that adds nothing can go: the states are the same, and it is counted no more."""
     recipe = ground.recipe("encoder.norm.placement=pre")
     model = Model.build(recipe, ground.data.tokenizer.size).double()
-    with torch.no_grad():
-        for last in ("attention.output", "feed_forward.down"):
-            for parameter in (
-                model.encoder.blocks[1].get_submodule(f"sublayers.{last}").parameters()
-            ):
-                parameter.zero_()
+    _silence(model.encoder, 1)
     small = with_layers(model, [0, 2, 3])
     pieces = torch.randint(5, 90, (3, 12), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         states = [each.encoder.double()(pieces).numpy() for each in (model, small)]
     yield equal("states without a layer that does nothing", states[0], states[1], 1e-6)
     yield same("layers that are left", len(small.recipe.encoder.depth.orders()), 3)
+
+
+@torch.no_grad()
+def _silence(encoder: Encoder, layer: int) -> None:
+    """Let a layer add nothing."""
+    for last in ("attention.output", "feed_forward.down"):
+        for parameter in encoder.blocks[layer].get_submodule(f"sublayers.{last}").parameters():
+            parameter.zero_()
 
 
 ROW = Row(

@@ -1,4 +1,5 @@
-"""Blocks that share their parameters: which, and what it is worth."""
+"""Blocks that share their parameters: which, and what it is worth; and a trained model whose blocks
+become one."""
 
 from collections.abc import Mapping
 
@@ -6,6 +7,8 @@ import torch
 from torch import nn
 
 from bertwright.analysis.planted.expecting import Expected, equal
+from bertwright.compression.factorised_table import factorised
+from bertwright.compression.sharing import Sharing
 from bertwright.model.counting import parameters_by_part
 from bertwright.model.model import Model
 from bertwright.studies.compression_checks.ground import Ground
@@ -17,9 +20,10 @@ MODES = {"none": (4, 4), "attention": (1, 4), "feed-forward": (4, 1), "all": (1,
 
 
 def run(ground: Ground) -> Came:
-    """The four modes read equally much."""
+    """The four modes read equally much; a model of a task is taught and left alone."""
     yield from _parameters(ground)
     yield from _unrolled(ground)
+    yield from _made_one(ground)
     losses: dict[str, list[float]] = {mode: [] for mode in MODES}
     for seed in ground.seeds:
         for mode, found in losses.items():
@@ -29,6 +33,9 @@ def run(ground: Ground) -> Came:
     yield Measured("masked loss, nothing shared", losses["none"])
     for mode in ("attention", "feed-forward", "all"):
         yield Measured(f"masked loss, {mode} shared", losses[mode], "nothing", losses["none"])
+    found = ground.compressed(ground.tuned("sentiment"), "albert-share", alone=True)
+    yield Measured("accuracy, blocks become one", found.scores, "labels alone", found.alone)
+    yield Measured("accuracy, teacher", [found.of_teacher])
 
 
 def _shared(mode: str) -> str:
@@ -63,6 +70,25 @@ def _unrolled(ground: Ground) -> Came:
     yield _slopes(dict(one.named_parameters()), dict(many.named_parameters()))
 
 
+def _made_one(ground: Ground) -> Came:
+    """Blocks that are equal and tables of a plane: one block and two factors of a table in their
+    place give the same states."""
+    size, rank = ground.data.tokenizer.size, 8
+    model = Model.build(ground.recipe("encoder.norm.placement=post"), size)
+    draw = torch.Generator().manual_seed(0)
+    plane = torch.randn(rank, 64, generator=draw)
+    for block in model.encoder.blocks:
+        block.load_state_dict(model.encoder.blocks[0].state_dict())
+    for table in model.encoder.embeddings.parameters():
+        if table.ndim == 2:
+            table.data = torch.randn(len(table), rank, generator=draw) @ plane
+    small = factorised(Sharing().shared(model), rank + 1)
+    pieces = torch.randint(5, size, (3, 12), generator=draw)
+    with torch.no_grad():
+        states = [each.encoder.double()(pieces).numpy() for each in (small, model)]
+    yield equal("states, equal blocks and a plane of vectors", states[0], states[1], 1e-4)
+
+
 def _slopes(one: Mapping[str, nn.Parameter], many: Mapping[str, nn.Parameter]) -> Expected:
     apart = 0.0
     for name, parameter in one.items():
@@ -78,7 +104,8 @@ def _slopes(one: Mapping[str, nn.Parameter], many: Mapping[str, nn.Parameter]) -
 ROW = Row(
     "C12",
     "sharing",
-    "What is lost where blocks share their attention, their feed-forward, or both?",
+    "What is lost where blocks share their attention, their feed-forward, or both, from the first "
+    "or later?",
     "Lan et al. 2020",
     run,
 )

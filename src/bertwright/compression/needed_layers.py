@@ -1,0 +1,33 @@
+"""Which layers a task needs: those without which a model that has learned it loses most."""
+
+import numpy as np
+
+from bertwright.analysis.removal.layers import passed_by
+from bertwright.compression.quantisation.losses import asked, sums_and_counts
+from bertwright.compression.students import require_layers
+from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.formats.examples import Examples
+
+MOST_EXAMPLES, AT_ONCE = 512, 32
+"""Examples that are asked without each layer, and how many of them together."""
+
+
+def needed_layers(model: FineTuned, examples: Examples, number: int) -> list[int]:
+    """So many of the layers, counted from 0: those whose loss is greatest without them, in their
+    order (Kovaleva et al. 2019, section 4.5).
+
+    Errors: UserError where there are fewer.
+    """
+    require_layers(number, len(model.net.encoder.blocks))
+    losses = losses_without_layers(model, examples[:MOST_EXAMPLES])
+    return sorted(np.argsort(losses, kind="stable")[::-1][:number].tolist())
+
+
+def losses_without_layers(model: FineTuned, examples: Examples) -> list[float]:
+    """The mean loss of examples without each layer, whose input goes on as its output."""
+    batches, found = asked(model, examples, AT_ONCE), list[float]()
+    for layer in range(len(model.net.encoder.blocks)):
+        with passed_by(model.net.encoder, layer):
+            sums, counts = sums_and_counts(batches)
+        found.append(float(sums.sum() / counts.sum()))
+    return found

@@ -1,0 +1,75 @@
+"""A model of fewer pieces answers what needs no others as the whole does."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from bertwright.cli.application import app
+from bertwright.compression.trimming import trim
+from bertwright.errors import UserError
+from bertwright.interop.loading import load
+from bertwright.tasks.catalogue import table_task
+from bertwright.tasks.finetuning import finetune
+from bertwright.tasks.formats.tables import Columns
+from small_encoders import Pretrained
+from small_tasks import classes
+
+NEEDED = ["the red bird is old", "a green tree"]
+SYSTEMS = ["bert", "roberta", "electra", "elmo", "mobilebert", "bart"]
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_states_and_logits_are_those_of_the_whole(system: str, pretrained: Pretrained) -> None:
+    whole = pretrained(system)
+    small = trim(whole, NEEDED)
+    assert small.tokenizer.size < whole.tokenizer.size
+    assert small.model.recipe.text.tokenizer.size == small.tokenizer.size
+    for one, other in zip(small.encode(NEEDED), whole.encode(NEEDED), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    if whole.model.output is not None:
+        states = torch.randn(3, whole.model.recipe.encoder.width)
+        pieces = [small.tokenizer.piece(new) for new in range(small.tokenizer.size)]
+        former = torch.tensor([whole.tokenizer.id(piece) for piece in pieces])
+        with torch.no_grad():
+            found, expected = small.model.logits(states), whole.model.logits(states)[:, former]
+        torch.testing.assert_close(found, expected)
+
+
+def test_a_model_that_numbers_by_frequency_stays_whole(pretrained: Pretrained) -> None:
+    cutoffs = "{kind: adaptive, cutoffs: [20, 60]}"
+    whole = pretrained("bert", f"encoder.embeddings={cutoffs}", "output.kind=untied")
+    with pytest.raises(UserError, match="cannot be trimmed"):
+        trim(whole, NEEDED)
+
+
+def test_texts_without_a_piece_are_refused(pretrained: Pretrained) -> None:
+    with pytest.raises(UserError, match="no piece"):
+        trim(pretrained(), [" "])
+
+
+def test_a_fine_tuned_model_is_trimmed_from_a_shell(pretrained: Pretrained, tmp_path: Path) -> None:
+    task, examples = table_task("age", Columns()), classes()[:8]
+    finetune(
+        pretrained(),
+        task,
+        train=examples,
+        dev=examples,
+        out=tmp_path / "whole",
+        epochs=1,
+        compile=False,
+    )
+    rows = "".join(f"{e.first}\t{e.label}\n" for e in examples)
+    for part in ("train", "dev"):
+        (tmp_path / f"{part}.tsv").write_text(f"text\tlabel\n{rows}")
+    stated = ["trim", str(tmp_path / "whole"), "--data", str(tmp_path), "-o"]
+    result = CliRunner().invoke(app, [*stated, str(tmp_path / "small"), "--json"])
+    assert result.exit_code == 0, result.output
+    whole, small = (load(tmp_path / name, "float32") for name in ("whole", "small"))
+    texts = [str(each.first) for each in examples]
+    assert small.tokenizer.size < whole.tokenizer.size
+    for one, other in zip(small.predict(texts), whole.predict(texts), strict=True):
+        assert one.answer == other.answer
+        assert one.probabilities == pytest.approx(other.probabilities, abs=1e-6)
