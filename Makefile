@@ -27,9 +27,8 @@ quickstart: .venv/.runtime ## Train, fine-tune and export an encoder in ten minu
 	@rm -rf quickstart
 	@$(BIN)/bertwright quickstart -o quickstart
 
-test: .venv/.development ## Run all tests (warnings are errors), and every row of compression in short
-	$(BIN)/pytest -n 2
-	$(BIN)/bertwright compress --check --quick
+test: .venv/.development ## Run all tests (warnings are errors)
+	$(BIN)/pytest -n 2 --dist worksteal
 
 check: .venv/.development ## Check format, lint, types, imports between rooms, documents
 	$(BIN)/ruff format --check .

@@ -157,11 +157,15 @@ def matrix_peak(
     return sorted(rates)[int(0.9 * len(rates))]
 
 
+_peaks: dict[str, float] = {}
+"""Those that this process has measured."""
+
+
 def known_matrix_peak(precision: Precision, device: "torch.device | str" = "cpu") -> float:
     """The matrix peak of this machine: the highest of those measured in this and earlier runs.
 
-    Neighbours only make it lower, so one quiet moment is enough. The highest is kept in the user's
-    cache folder.
+    Neighbours only make it lower, so one quiet moment is enough: a process measures once. The
+    highest is kept in the user's cache folder.
     """
     import torch
 
@@ -173,7 +177,9 @@ def known_matrix_peak(precision: Precision, device: "torch.device | str" = "cpu"
     peaks: dict[str, float] = {}
     with suppress(OSError, ValueError):
         peaks = json.loads(file.read_text(encoding="utf-8"))
-    now = matrix_peak(precision, device)
+    if measured not in _peaks:
+        _peaks[measured] = matrix_peak(precision, device)
+    now = _peaks[measured]
     if now > peaks.get(measured, 0.0):
         peaks[measured] = now
         with suppress(OSError):

@@ -7,10 +7,10 @@ from bertwright.text.preparation import prepare
 from bertwright.text.shards import Data
 from bertwright.text.tokenizers import WordPieceChoice
 from bertwright.text.vocabularies import train_tokenizer
-from bertwright.training import pretraining
+from short_runs import short_runs
 from small_encoders import byte_bpe, one_thread, pretrained, wordpiece
 
-__all__ = ["byte_bpe", "one_thread", "pretrained", "wordpiece"]
+__all__ = ["byte_bpe", "one_thread", "pretrained", "short_runs", "wordpiece"]
 
 
 @pytest.fixture(scope="module")
@@ -20,9 +20,3 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
     (folder / "text.txt").write_text("\n\n".join(texts))
     tokenizer = train_tokenizer(texts, WordPieceChoice(size=120))
     return prepare(folder / "text.txt", folder / "data", tokenizer, heldout=0.2, num_workers=1)
-
-
-@pytest.fixture(autouse=True)
-def peak(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Measuring the machine takes longer than these runs."""
-    monkeypatch.setattr(pretraining, "known_matrix_peak", lambda *_: 1e11)

@@ -14,7 +14,7 @@ from bertwright.tasks.fine_tuned import load_fine_tuned
 from bertwright.tasks.finetuning import FineTuneResult, finetune
 from bertwright.tasks.formats.tables import Columns
 from recipes_at_toy_size import SYSTEMS
-from small_tasks import classes, tagged
+from small_tasks import classes, tagged, until
 
 CLASSES, TAGS = table_task("colours", Columns()), tagging_task("colours")
 
@@ -51,7 +51,7 @@ def changed_parts(model, found: FineTuneResult) -> set[str]:
 @pytest.mark.parametrize("system", ["bert", "modern"])
 def test_every_way_learns(pretrained, way: Any, system: str) -> None:
     rate = 2e-2 if way != "full" and "reinit" not in str(way) else 3e-3
-    found = adapted(pretrained(system), way, epochs=40, rate=rate, patience=25)
+    found = adapted(pretrained(system), way, epochs=40, rate=rate, watch=until(0.95))
     assert found.scores[0] > 0.9
 
 
@@ -154,7 +154,16 @@ def test_a_head_reads_several_layers(pretrained, mix: str, way: str, tmp_path: P
 
 def test_frozen_states_go_into_a_small_model_of_its_own(pretrained) -> None:
     head = {"kind": "bilstm", "width": 32, "depth": 1, "layers": "last-2"}
-    found = adapted(pretrained("bert"), "frozen", TAGS, tagged(), head=head, epochs=30, rate=2e-2)
+    found = adapted(
+        pretrained("bert"),
+        "frozen",
+        TAGS,
+        tagged(),
+        head=head,
+        epochs=30,
+        rate=2e-2,
+        watch=until(0.95),
+    )
     assert found.scores[0] > 0.9
 
 

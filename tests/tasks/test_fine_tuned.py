@@ -62,9 +62,9 @@ def test_order_and_neighbours_change_nothing(solver, system: str, kind: str) -> 
     model = solver(system, task.gathered(examples))
     together = model.predict(examples)
     backward = model.predict(examples[::-1])[::-1]
-    alone = [model.predict([example])[0] for example in examples]
-    for others in (backward, alone):
-        assert torch.allclose(outputs(together), outputs(others), atol=1e-5)
+    assert torch.allclose(outputs(together), outputs(backward), atol=1e-5)
+    alone = [model.predict([example])[0] for example in examples[::4]]
+    assert torch.allclose(outputs(together[::4]), outputs(alone), atol=1e-5)
 
 
 @every_kind

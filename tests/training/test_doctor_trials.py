@@ -134,7 +134,7 @@ def test_batches_are_cut_to_what_the_time_allows() -> None:
 
 
 def test_a_sound_recipe_on_a_sound_text_gets_no_warning(data: Data) -> None:
-    found = examine(data, small("modern", *SOUND), minutes=0.15)
+    found = examine(data, small("modern", *SOUND), minutes=0.05)
     assert [f for f in found.findings if f.verdict not in ("ok", "note")] == []
     assert found.verdict == "note"
     trials = [f.check for f in found.findings if f.check.startswith("trials.")]

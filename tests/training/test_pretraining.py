@@ -23,6 +23,8 @@ from bertwright.files import held
 from bertwright.model.folder import TRAINING, load_model
 from bertwright.model.model import Model
 from bertwright.text.shards import Data
+from bertwright.training import pretraining
+from bertwright.training.charts import draw_losses
 from bertwright.training.interruption import Interrupted
 from bertwright.training.metrics_file import read_metrics
 from bertwright.training.pretraining import Pretrained, pretrain
@@ -56,7 +58,10 @@ def assert_equal(a: Path, b: Path) -> None:
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_a_run_leaves_a_model_folder(data: Data, tmp_path: Path) -> None:
+def test_a_run_leaves_a_model_folder(
+    data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pretraining, "draw_losses", draw_losses)
     result = pretrain(small("modern", "steps=30"), data, tmp_path / "out")
     assert isinstance(result, Pretrained)
     assert (result.steps, result.tokens) == (30, 30 * 256)
@@ -128,7 +133,8 @@ def test_every_system_is_trained_stopped_and_resumed(
     rich_data: Data, tmp_path: Path, system: str
 ) -> None:
     data = rich_data
-    changes = ("steps=8", "checkpoint_every=5", "text.tokenizer.kind=wordpiece")
+    every = ("checkpoint_every=5", "evaluate_every=5")
+    changes = ("steps=8", *every, "text.tokenizer.kind=wordpiece")
     recipe = toy(system, *changes)
     pretrain(recipe, data, tmp_path / "whole")
     with pytest.MonkeyPatch.context() as patch:
@@ -218,12 +224,12 @@ def test_resuming_nothing_starts_from_the_beginning(data: Data, tmp_path: Path) 
 
 
 def test_a_budget_is_kept(data: Data, tmp_path: Path) -> None:
-    result = pretrain(small(), data, tmp_path / "out", budget="6s")
+    result = pretrain(small(), data, tmp_path / "out", budget="2s")
     lines = (tmp_path / "out" / "clock.jsonl").read_text().splitlines()
     totals = [json.loads(line)["total"] for line in lines if "total" in json.loads(line)]
     assert totals[-1] == result.steps
     about = json.loads((tmp_path / "out" / TRAINING).read_text())
-    assert about["budget_seconds"] == 6
+    assert about["budget_seconds"] == 2
 
 
 def test_a_model_is_trained_further(data: Data, tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ class Size:
 
 
 WHOLE = Size(4_000, 1_200, 400, 5, 6, 500, 60, 2_000, 500)
-QUICK = Size(400, 60, 6, 2, 1, 32, 8, 64, 48)
+QUICK = Size(400, 20, 6, 2, 1, 32, 8, 64, 48)
 
 
 @dataclass(frozen=True)

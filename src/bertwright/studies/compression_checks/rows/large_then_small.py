@@ -28,7 +28,7 @@ Size = tuple[int, int]
 """Layers, and width."""
 
 SIZES, QUICK_SIZES = tuple(product((2, 4, 8), (32, 64, 128))), ((2, 32), (4, 64))
-SECONDS, QUICK_SECONDS, NUM_SEEDS = 20.0, 3.0, 3
+SECONDS, QUICK_SECONDS, NUM_SEEDS = 20.0, 1.0, 3
 AS_SMALL_AS: tuple[Size, ...] = ((8, 64), (4, 64))
 QUICK_AS_SMALL_AS: tuple[Size, ...] = ((2, 64),)
 """Those that are as large in 8 bits as any may be."""
