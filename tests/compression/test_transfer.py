@@ -103,7 +103,7 @@ def test_a_student_learns_alike_from_what_is_on_the_disk_and_what_is_held(
         students.append(result.model.net.state_dict())
     # Other neighbours, when the teacher was asked, are worth a rounding.
     for tensor, other in zip(*(own.values() for own in students), strict=True):
-        torch.testing.assert_close(tensor, other, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(tensor, other, rtol=1e-3, atol=3e-4)
 
 
 def test_a_run_that_was_stopped_asks_for_what_is_missing(
