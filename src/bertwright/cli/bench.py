@@ -287,15 +287,12 @@ def adapt(
     """Ways to adapt encoders to tasks, held against each other over several seeds."""
     from bertwright.bench.adapting import comparing
     from bertwright.bench.adapting.plan import Plan
-    from bertwright.document import table, write_section
 
     known = Plan.load(plan)
     results = comparing.compare(known, output, say)
     if document is not None:
-        head = [f"**{known.question}**" + (f" ({known.source})" if known.source else ""), ""]
-        write_section(
-            document, f"bench adapt {plan.stem}", [*head, *table(comparing.COLUMNS, results)]
-        )
+        asked = (known.question, known.source)
+        _answer(document, f"bench adapt {plan.stem}", *asked, comparing.COLUMNS, results)
     rows = {f"{r['encoder']} {r['task']} {r['way']}": r for r in results}
     report({"results": results} if as_json else rows, as_json)
 
@@ -323,15 +320,13 @@ def compress(
     seeds."""
     from bertwright.bench.ladder import climbing
     from bertwright.bench.ladder.plan import Plan
-    from bertwright.document import table, write_section
 
     known = Plan.load(plan)
     chosen = parts.split(",") if parts else []
     results = climbing.climb(known, output, models, chosen, rounds, say)
     if document is not None:
-        head = [f"**{known.question}**" + (f" ({known.source})" if known.source else ""), ""]
-        lines = [*head, *table(climbing.COLUMNS, results)]
-        write_section(document, f"bench compress {plan.stem}", lines)
+        asked = (known.question, known.source)
+        _answer(document, f"bench compress {plan.stem}", *asked, climbing.COLUMNS, results)
     rows = {f"{r['task']} {r['way']} {r['form']}": r for r in results}
     report({"results": results} if as_json else rows, as_json)
 
@@ -342,6 +337,21 @@ def _numbers(option: str, said: str, kind: Callable[[str], Number]) -> list[Numb
         return [kind(number) for number in said.split(",")]
     except ValueError:
         raise UserError(f"{option} {said}: write numbers with commas between them") from None
+
+
+def _answer(
+    document: Path,
+    section: str,
+    question: str,
+    source: str,
+    columns: dict[str, str],
+    results: list[dict[str, Any]],
+) -> None:
+    """Write the question of a plan, and the figures that answer it, into the document."""
+    from bertwright.document import table, write_section
+
+    head = f"**{question}**" + (f" ({source})" if source else "")
+    write_section(document, section, [head, "", *table(columns, results)])
 
 
 def _publish(

@@ -23,6 +23,7 @@ from bertwright.tasks.data import TaskData
 from bertwright.tasks.evaluation import evaluate
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning import finetune
+from bertwright.tasks.formats.examples import Examples
 
 WEIGHTS, GRAPH = "weights", "graph"
 """The folders of a model."""
@@ -77,7 +78,8 @@ class Maker:
         kept = self.models / self.name(name, seed)
         with nullcontext(kept) if seed == 0 else TemporaryDirectory() as place:
             _write(small, way, Path(place))
-            forms = {form: _told(Path(place), form, data) for form in way.forms}
+            _, _, dev = data.parts()
+            forms = {form: _told(Path(place), form, dev) for form in way.forms}
         parameters = num_parameters(small)["all"]
         return {"forms": forms, "alone": alone, "parameters": parameters, "seconds": seconds}
 
@@ -114,10 +116,9 @@ def _write(model: FineTuned, way: Way, place: Path) -> None:
         export_onnx(model, place / GRAPH, int8="graph-int8" in way.forms)
 
 
-def _told(place: Path, form: Form, data: TaskData) -> dict[str, float]:
+def _told(place: Path, form: Form, dev: Examples) -> dict[str, float]:
     room, precision = AS[form]
     own = Artefact(place / room, precision)
-    _, _, dev = data.parts()
     return {"score": evaluate(load(own.folder, precision), dev)["score"], "bytes": own.bytes}
 
 
