@@ -1,6 +1,8 @@
 """Removing heads: gates do what zeros in the output matrix do, and importance is the gradient that
 it says."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,13 +10,21 @@ import torch
 from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.asking import Asking
 from bertwright.analysis.planted.models import SENTENCES, small_subject
+from bertwright.analysis.questions import questions
 from bertwright.analysis.removal.gates import gated, open_gates
 from bertwright.analysis.removal.importance import by_layer, importances, losses_alone
 from bertwright.analysis.removal.layers import likeness, without
 from bertwright.analysis.removal.learned_gates import LearnedGates
+from bertwright.analysis.removal.single_heads import SingleHeads
+from bertwright.analysis.subject import Subject
 from bertwright.analysis.texts import read_texts
 from bertwright.significance import halves
+from bertwright.tasks.answers import ClassAnswer
+from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.examples import Example
+from bertwright.tasks.heads import Plain
+from bertwright.tasks.task import Task
+from bertwright.tasks.task_model import HeadPlan, TaskModel
 
 LIVE = (1, 2)
 """The layer and the head that write anything."""
@@ -52,6 +62,23 @@ def test_what_a_text_costs_has_nothing_to_do_with_those_beside_it(system: str) -
     alone = Asking(own.subject, own.texts[:1]).asked()
     assert beside.total[1] > beside.total[0]
     np.testing.assert_allclose(beside.loss[0], alone.loss[0], rtol=1e-9)
+
+
+def test_of_a_model_that_names_classes_these_are_asked_for() -> None:
+    own = case(live=True)
+    task = Task("planted", ClassAnswer(), labels=("no", "yes"))
+    recipe, tokenizer = own.subject.text_model.model.recipe, own.subject.tokenizer
+    net = TaskModel(recipe, tokenizer.size, HeadPlan(Plain(read="mean"), 2))
+    net.encoder.load_state_dict(own.subject.encoder.state_dict())
+    subject = Subject("planted", FineTuned(net, tokenizer, task, precision="float32"))
+    whole = questions(Case(subject, own.texts)).asked()
+    assert whole.right.tolist() == whole.total.tolist() == [1] * len(own.texts)
+    labelled = [replace(t, source=Example("", label=x)) for t in own.texts for x in task.labels]
+    chances = np.exp(-questions(Case(subject, labelled)).asked().loss)
+    np.testing.assert_allclose(chances[::2] + chances[1::2], 1, rtol=1e-6)
+    losses = SingleHeads().run(Case(subject, own.texts)).arrays["losses"]
+    moved = np.abs(losses - whole.loss).max(-1) > 0
+    assert np.argwhere(moved).tolist() == [list(LIVE)]
 
 
 def test_a_closed_gate_is_a_head_without_its_part_of_the_output() -> None:

@@ -1,6 +1,7 @@
-"""How well a model names pieces of texts, text by text: what removal and perturbation are measured
-by. The same pieces are asked for every time."""
+"""How well a model answers what is asked of texts, text by text: what removal and perturbation are
+measured by. Of pieces the same are asked for every time."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -56,28 +57,35 @@ Batches = Iterator[tuple[list[int], Tensor, Tensor, Tensor]]
 each."""
 
 
+Within = Callable[[ReadBatch], AbstractContextManager[None]]
+"""What is made for a batch while it is read."""
+
+
 @dataclass(frozen=True)
-class Asking:
-    """Texts and what is asked of them."""
+class Questions(ABC):
+    """Texts and what is asked of them; ``seed`` is of what is drawn."""
 
     subject: Subject
     texts: Sequence[ReadText]
-    seed: int = 0
-
-    def lacks(self) -> str | None:
-        """Why nothing can be asked, in words."""
-        return None if self.subject.text_model.names_pieces else "its encoder names no pieces"
+    seed: int
 
     @torch.inference_mode()
     def asked(self) -> Asked:
         """The answers of the model as it is now, with whatever is gated or replaced."""
         return Asked.of(self.batches(), len(self.texts))
 
-    def batches(
-        self, within: Callable[[ReadBatch], AbstractContextManager[None]] = lambda _: nullcontext()
-    ) -> Batches:
-        """The answers, with gradients where they are on. Each batch is read ``within`` what is made
-        for it."""
+    @abstractmethod
+    def batches(self, within: Within = lambda _: nullcontext()) -> Batches:
+        """The answers, with gradients where they are on."""
+
+
+@dataclass(frozen=True)
+class Asking(Questions):
+    """Some pieces of every text are hidden, and are to be named."""
+
+    seed: int = 0
+
+    def batches(self, within: Within = lambda _: nullcontext()) -> Batches:
         for batch in self._read():
             with within(batch):
                 logits, target, counts = self._answers(batch)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bertwright.analysis.behaviour.classes import names_classes
+from bertwright.analysis.classifying import names_classes
 from bertwright.analysis.subject import Subject
 from bertwright.analysis.texts import ReadText
 from bertwright.encoder.stream import Coordinates

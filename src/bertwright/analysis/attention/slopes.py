@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.asking import Asking
+from bertwright.analysis.asking import Questions
 from bertwright.analysis.attention.shares import halves_of
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
+from bertwright.analysis.questions import lacks_questions, questions
 from bertwright.analysis.texts import ReadText
 from bertwright.model.reading import ReadBatch
 from bertwright.significance import of_difference, of_ratios
@@ -28,9 +29,9 @@ TARGETS = ("opening", "separator", "words")
 
 
 class AttentionSlopes(Analysis):
-    """By how much the loss in naming pieces changes with the attention that places get: the mean
-    size of its slope in the weights of a head, over all rows of a text, and over the columns of the
-    first place, of separators, and of words."""
+    """By how much the loss in answers changes with the attention that places get: the mean size of
+    its slope in the weights of a head, over all rows of a text, and over the columns of the first
+    place, of separators, and of words."""
 
     kind: Literal["attention-slopes"] = "attention-slopes"
     number = "B3"
@@ -40,10 +41,10 @@ class AttentionSlopes(Analysis):
     sites = (f"blocks.*.{SITE}",)
 
     def lacks(self, case: Case) -> str | None:
-        return super().lacks(case) or Asking(case.subject, case.texts).lacks()
+        return super().lacks(case) or lacks_questions(case.subject)
 
     def run(self, case: Case) -> Found:
-        found = slopes(Asking(case.subject, case.texts, case.seed))
+        found = slopes(questions(case))
         number, layers, heads, targets = found.shape
         intervals = of_ratios(found.reshape(number, -1), seed=case.seed)
         findings = [
@@ -82,7 +83,7 @@ class AttentionSlopes(Analysis):
         axes.legend()
 
 
-def slopes(asking: Asking) -> Floats:
+def slopes(asking: Questions) -> Floats:
     """Of every text the mean sizes of the slopes, (N, layers, H, targets)."""
     subject = asking.subject
     shape = (len(asking.texts), subject.num_layers, subject.num_heads, len(TARGETS))

@@ -67,7 +67,7 @@ class PairQuestions(Analysis):
         ones = np.ones(len(judged))
         lead = of_difference((scores[FOLLOWS], ones), (scores[ORDER], ones), seed=case.seed)
         findings.append(Finding.over_texts("what follows, less what order", lead))
-        if Asking(case.subject, case.texts).lacks() is None:
+        if case.subject.text_model.names_pieces:
             findings += _guesses(case)
         return Found(findings, scores)
 

@@ -4,14 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 
-from bertwright.analysis.asking import Asked, Asking
-from bertwright.analysis.behaviour.classes import Classifying, named_classes, names_classes
+from bertwright.analysis.asking import Asked, Asking, Questions
+from bertwright.analysis.classifying import Classifying, labels_of, names_classes, right_classes
+from bertwright.analysis.questions import lacks_questions
 from bertwright.analysis.subject import Subject
 from bertwright.analysis.texts import ReadText, read_texts
-from bertwright.tasks.fine_tuned import FineTuned
-from bertwright.tasks.formats.examples import Example
 
 Trigger = tuple[int, ...]
 
@@ -38,17 +36,16 @@ class Answers:
         chosen = None if own is None else [own[n] for n in numbers]
         return replace(self, texts=[self.texts[n] for n in numbers], classes=chosen)
 
-    def behind(self, trigger: Trigger) -> Asking | Classifying:
+    def behind(self, trigger: Trigger) -> Questions:
         """The same question with the trigger in front of every text."""
         texts = [put_in_front(trigger, text) for text in self.texts]
         if self.classes is None:
             return Asking(self.subject, texts, self.seed)
-        return Classifying(self.subject, texts, self.classes)
+        return Classifying(self.subject, texts, self.seed, self.classes)
 
-    @torch.inference_mode()
     def asked(self, trigger: Trigger) -> Asked:
         """What the answers cost with the trigger in front, and how many are right."""
-        return Asked.of(self.behind(trigger).batches(), len(self.texts))
+        return self.behind(trigger).asked()
 
     def carried(self, trigger: Trigger, other: Subject) -> tuple[Trigger, "Answers"]:
         """Trigger, texts and what is right of them as another model reads them, which knows the
@@ -83,20 +80,9 @@ def put_in_front(trigger: Trigger, text: ReadText) -> ReadText:
 
 def lacks_answers(subject: Subject) -> str | None:
     """Why nothing can be asked behind a trigger, in words."""
-    model = subject.text_model
-    if names_classes(subject):
-        assert isinstance(model, FineTuned)
-        if model.task.answer.reads != "text":
-            return "its classes are words in a template, which stands around every text"
-    elif not model.names_pieces or model.continues:
+    if not names_classes(subject) and subject.text_model.continues:
         return "it needs a model that names a class of texts, or hidden pieces"
-    return None
-
-
-def labels_of(subject: Subject) -> Sequence[str]:
-    """Its classes; none of a model that names pieces."""
-    model = subject.text_model
-    return model.task.labels if isinstance(model, FineTuned) else ()
+    return lacks_questions(subject)
 
 
 def carries(subject: Subject, other: Subject) -> bool:
@@ -109,12 +95,7 @@ def groups(subject: Subject, texts: Sequence[ReadText], seed: int) -> Mapping[st
     labels = labels_of(subject)
     if not labels:
         return {PIECES: Answers(subject, texts, None, seed)}
-    right = [
-        labels.index(text.source.label)
-        if isinstance(text.source, Example) and text.source.label in labels
-        else named
-        for text, named in zip(texts, named_classes(subject, texts), strict=True)
-    ]
+    right = right_classes(subject, texts)
     answers = Answers(subject, texts, right, seed)
     found = {label: np.flatnonzero(np.array(right) == n) for n, label in enumerate(labels)}
     return {label: answers.of(own.tolist()) for label, own in found.items() if len(own) >= LEAST}

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.asking import Asked, Asking
+from bertwright.analysis.asking import Asked, Questions
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
 from bertwright.analysis.listening import Heard, listen
+from bertwright.analysis.questions import lacks_questions, questions
 from bertwright.analysis.removal.gates import gated, open_gates
 from bertwright.significance import halves, of_difference
 
@@ -30,9 +31,9 @@ ONE_LEARNED = "all layers, all heads fixed but one"
 
 class FixedHeads(Analysis):
     """Each head has the fixed pattern that its attention overlaps with most, on half of the texts.
-    On the other half: the loss in naming pieces with all heads of a layer looking along theirs, and
-    with the layer reading nothing; and with all heads of all layers fixed but one a layer, the one
-    that is least like its pattern. Nothing learns anew."""
+    On the other half: the loss in answers with all heads of a layer looking along theirs, and with
+    the layer reading nothing; and with all heads of all layers fixed but one a layer, the one that
+    is least like its pattern. Nothing learns anew."""
 
     kind: Literal["fixed-heads"] = "fixed-heads"
     number = "B9"
@@ -44,7 +45,7 @@ class FixedHeads(Analysis):
     def lacks(self, case: Case) -> str | None:
         if len(case.texts) < 4:
             return "it needs four texts: two to choose by, two to judge"
-        return super().lacks(case) or Asking(case.subject, case.texts).lacks()
+        return super().lacks(case) or lacks_questions(case.subject)
 
     def run(self, case: Case) -> Found:
         subject, (choosing, judging) = case.subject, halves(len(case.texts), case.seed)
@@ -52,7 +53,7 @@ class FixedHeads(Analysis):
         listen(subject, [case.texts[n] for n in choosing], [heard])
         overlap = heard.sums / heard.total
         best = overlap.argmax(-1)
-        asking = Asking(subject, [case.texts[n] for n in judging], case.seed)
+        asking = questions(replace(case, texts=[case.texts[n] for n in judging]))
         whole = asking.asked()
         findings = [_more("loss of all as they are", whole, whole, None, case.seed)]
         for layer in range(subject.num_layers):
@@ -169,7 +170,7 @@ def patterns(seen: Tensor, real: Tensor) -> list[Tensor]:
     return found
 
 
-def fixed(asking: Asking, best: NDArray[np.int64], heads: list[tuple[int, int]]) -> ExitStack:
+def fixed(asking: Questions, best: NDArray[np.int64], heads: list[tuple[int, int]]) -> ExitStack:
     """These heads look along their patterns while the context is open."""
     subject, stack = asking.subject, ExitStack()
     for layer in {layer for layer, _ in heads}:

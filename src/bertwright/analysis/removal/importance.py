@@ -13,9 +13,10 @@ from pydantic import Field
 from torch import Tensor
 
 from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.asking import Asked, Asking
+from bertwright.analysis.asking import Asked, Questions
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Finding, Found, Stored
+from bertwright.analysis.questions import lacks_questions, questions
 from bertwright.analysis.removal.gates import SITE, gated, open_gates
 from bertwright.analysis.subject import Subject
 from bertwright.model.reading import ReadBatch
@@ -45,10 +46,10 @@ class HeadImportance(Analysis):
     sites = (f"blocks.*.{SITE}",)
 
     def lacks(self, case: Case) -> str | None:
-        return super().lacks(case) or Asking(case.subject, case.texts).lacks()
+        return super().lacks(case) or lacks_questions(case.subject)
 
     def run(self, case: Case) -> Found:
-        asking, subject = Asking(case.subject, case.texts, case.seed), case.subject
+        asking, subject = questions(case), case.subject
         own, alone = importances(asking), losses_alone(asking)
         drawn = [
             uniform(key(case.seed, "order of heads"), number, np.arange(own.size)).reshape(
@@ -116,7 +117,7 @@ class HeadImportance(Analysis):
         axes.legend()
 
     def _curve(
-        self, asking: Asking, subject: Subject, order: Importances, shares: Sequence[float]
+        self, asking: Questions, subject: Subject, order: Importances, shares: Sequence[float]
     ) -> list[Asked]:
         """What is left when heads go in this order."""
         rank = np.argsort(np.argsort(order, axis=None)).reshape(order.shape)
@@ -129,7 +130,7 @@ class HeadImportance(Analysis):
         return found
 
 
-def importances(asking: Asking) -> Importances:
+def importances(asking: Questions) -> Importances:
     """The mean over texts of the absolute gradient of the loss of a text with respect to the gate
     of each head, (layers, H): equation 2, with a gate for every text."""
     subject, held = asking.subject, list[Tensor]()
@@ -166,7 +167,7 @@ def kept_parts(found: Sequence[NDArray[np.float64]], share: float) -> list[list[
     return kept
 
 
-def losses_alone(asking: Asking) -> Importances:
+def losses_alone(asking: Questions) -> Importances:
     """The loss without each head alone, (layers, H)."""
     gates = open_gates(asking.subject)
     found = np.zeros(gates.shape)

@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.asking import Asking
 from bertwright.analysis.conclusions import Conclusion
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
+from bertwright.analysis.questions import lacks_questions, questions
 from bertwright.analysis.subject import Subject
 from bertwright.analysis.word_states import SITES, word_states
 from bertwright.encoder.encoder import Encoder
@@ -23,9 +23,9 @@ PARTS = ("attention", "feed_forward")
 
 
 class LayerRedundancy(Analysis):
-    """How alike the states of each two layers are (CKA), and the loss in naming pieces without a
-    layer, without its attention, and without its feed-forward part, less that with all. Nothing is
-    learned again."""
+    """How alike the states of each two layers are (CKA), and the loss in answers without a layer,
+    without its attention, and without its feed-forward part, less that with all. Nothing is learned
+    again."""
 
     kind: Literal["layer-redundancy"] = "layer-redundancy"
     number = "B44"
@@ -35,10 +35,10 @@ class LayerRedundancy(Analysis):
     sites = (*SITES, "blocks.*.input", *(f"blocks.*.{part}.output" for part in PARTS))
 
     def lacks(self, case: Case) -> str | None:
-        return super().lacks(case) or Asking(case.subject, case.texts).lacks()
+        return super().lacks(case) or lacks_questions(case.subject)
 
     def run(self, case: Case) -> Found:
-        subject, asking = case.subject, Asking(case.subject, case.texts, case.seed)
+        subject, asking = case.subject, questions(case)
         whole, own = asking.asked(), word_states(case)
         alike = np.array([[likeness(a, b) for b in own.states] for a in own.states])
         findings = [

@@ -1,6 +1,7 @@
 """Gates of heads that learn whether they are open (Louizos et al. 2018; Voita et al. 2019)."""
 
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from itertools import chain, count, islice
 from typing import Literal
 
@@ -12,10 +13,11 @@ from pydantic import Field
 from torch import Tensor
 
 from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.asking import Asked, Asking
+from bertwright.analysis.asking import Asked, Questions
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
 from bertwright.analysis.hard_concrete import HardConcrete
+from bertwright.analysis.questions import lacks_questions, questions
 from bertwright.analysis.removal.gates import SITE, gated, open_gates
 from bertwright.analysis.removal.importance import importances
 from bertwright.model.reading import ReadBatch
@@ -30,11 +32,10 @@ OPEN_AT_FIRST = 2.0
 
 class LearnedGates(Analysis):
     """The weights stay as they are; every head has a gate that is drawn anew in every step, and
-    learns how likely it is to be open: the loss in naming pieces, and ``penalty`` nats times the
-    share of heads that are open, are to be small together. A head may so go where it is worth less
-    than its part of the penalty. Gates learn by one half of the texts, and are judged, closed or
-    open, by the other; beside them as many heads by the gradient of their gates on the same half.
-    """
+    learns how likely it is to be open: the loss in answers, and ``penalty`` nats times the share of
+    heads that are open, are to be small together. A head may so go where it is worth less than its
+    part of the penalty. Gates learn by one half of the texts, and are judged, closed or open, by
+    the other; beside them as many heads by the gradient of their gates on the same half."""
 
     kind: Literal["learned-gates"] = "learned-gates"
     penalties: tuple[float, ...] = Field(default=(0.3, 1.0), min_length=1)
@@ -49,11 +50,11 @@ class LearnedGates(Analysis):
     def lacks(self, case: Case) -> str | None:
         if len(case.texts) < 4:
             return "it needs four texts: two to learn by, two to judge"
-        return super().lacks(case) or Asking(case.subject, case.texts).lacks()
+        return super().lacks(case) or lacks_questions(case.subject)
 
     def run(self, case: Case) -> Found:
         learning, judging = (
-            Asking(case.subject, [case.texts[number] for number in half], case.seed)
+            questions(replace(case, texts=[case.texts[number] for number in half]))
             for half in halves(len(case.texts), case.seed)
         )
         by_gradient, whole = importances(learning), judging.asked()
@@ -108,7 +109,7 @@ class LearnedGates(Analysis):
         if picture is not None:
             figure.colorbar(picture, ax=panels[-1], label="chance to be open")
 
-    def learned(self, asking: Asking, penalty: float) -> Tensor:
+    def learned(self, asking: Questions, penalty: float) -> Tensor:
         """The logits of the gates (layers, H) after all steps."""
         logits = torch.full_like(open_gates(asking.subject), OPEN_AT_FIRST).requires_grad_()
         update = torch.optim.Adam([logits], self.rate)
@@ -127,7 +128,7 @@ class LearnedGates(Analysis):
         return logits.detach()
 
 
-def _judged(asking: Asking, kept: Tensor) -> Asked:
+def _judged(asking: Questions, kept: Tensor) -> Asked:
     with gated(asking.subject, kept.to(open_gates(asking.subject))):
         return asking.asked()
 

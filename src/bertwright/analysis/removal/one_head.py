@@ -6,17 +6,18 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.asking import Asked, Asking
+from bertwright.analysis.asking import Asked
 from bertwright.analysis.conclusions import Conclusion
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
+from bertwright.analysis.questions import lacks_questions, questions
 from bertwright.analysis.removal.gates import SITE, gated, open_gates
 from bertwright.significance import benjamini_hochberg, halves, of_difference, sign_flips
 
 
 class OneHead(Analysis):
-    """The loss in naming pieces where a layer keeps but one head, less that with all. The head is
-    chosen by half of the texts, and the loss measured on the other half: the best of many looks
-    better than it is."""
+    """The loss in answers where a layer keeps but one head, less that with all. The head is chosen
+    by half of the texts, and the loss measured on the other half: the best of many looks better
+    than it is."""
 
     kind: Literal["one-head"] = "one-head"
     number = "B16"
@@ -26,10 +27,10 @@ class OneHead(Analysis):
     sites = (f"blocks.*.{SITE}",)
 
     def lacks(self, case: Case) -> str | None:
-        return super().lacks(case) or Asking(case.subject, case.texts).lacks()
+        return super().lacks(case) or lacks_questions(case.subject)
 
     def run(self, case: Case) -> Found:
-        asking, gates = Asking(case.subject, case.texts, case.seed), open_gates(case.subject)
+        asking, gates = questions(case), open_gates(case.subject)
         whole, (choosing, judging) = asking.asked(), halves(len(case.texts), case.seed)
         kept: list[list[Asked]] = []
         for layer, own in enumerate(gates):

@@ -6,16 +6,16 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.asking import Asking
 from bertwright.analysis.conclusions import Conclusion
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
+from bertwright.analysis.questions import lacks_questions, questions
 from bertwright.analysis.removal.gates import SITE, gated, open_gates
 from bertwright.significance import benjamini_hochberg, of_difference, sign_flips
 
 
 class SingleHeads(Analysis):
-    """The loss in naming pieces without each head, less that with all: nothing is done in the place
-    of what a head writes. Tested text by text, for all heads at once."""
+    """The loss in answers without each head, less that with all: nothing is done in the place of
+    what a head writes. Tested text by text, for all heads at once."""
 
     kind: Literal["single-heads"] = "single-heads"
     number = "B15"
@@ -25,10 +25,10 @@ class SingleHeads(Analysis):
     sites = (f"blocks.*.{SITE}",)
 
     def lacks(self, case: Case) -> str | None:
-        return super().lacks(case) or Asking(case.subject, case.texts).lacks()
+        return super().lacks(case) or lacks_questions(case.subject)
 
     def run(self, case: Case) -> Found:
-        asking, gates = Asking(case.subject, case.texts, case.seed), open_gates(case.subject)
+        asking, gates = questions(case), open_gates(case.subject)
         whole = asking.asked()
         losses = np.zeros((*gates.shape, len(case.texts)))
         for layer, head in np.ndindex(*gates.shape):

@@ -1,0 +1,29 @@
+"""What a model is asked to see whether something matters to it: to name the classes of texts if it
+was fine-tuned to, else pieces."""
+
+from bertwright.analysis.analysis import Case
+from bertwright.analysis.asking import Asking, Questions
+from bertwright.analysis.classifying import Classifying, names_classes, right_classes
+from bertwright.analysis.subject import Subject
+from bertwright.tasks.fine_tuned import FineTuned
+
+
+def questions(case: Case) -> Questions:
+    """Texts of a case and what is asked of them. The class of a text that has no label is that
+    which the model names now."""
+    if names_classes(case.subject):
+        right = right_classes(case.subject, case.texts)
+        return Classifying(case.subject, case.texts, case.seed, right)
+    return Asking(case.subject, case.texts, case.seed)
+
+
+def lacks_questions(subject: Subject) -> str | None:
+    """Why nothing can be asked, in words."""
+    model = subject.text_model
+    if names_classes(subject):
+        assert isinstance(model, FineTuned)
+        if model.task.answer.reads != "text":
+            return "its classes are words in a template, which stands around every text"
+    elif not model.names_pieces:
+        return "its encoder names neither pieces nor classes"
+    return None
