@@ -8,14 +8,19 @@ import numpy as np
 import pytest
 
 from bertwright.analysis.analysis import Analysis, Case
+from bertwright.analysis.classifying import labelled_texts
 from bertwright.analysis.conclusions import Conclusion
 from bertwright.analysis.findings import read_found
+from bertwright.analysis.planted.classifiers import bag_of_pieces
 from bertwright.analysis.planted.models import SENTENCES, small_case, small_subject
+from bertwright.analysis.questions import questions
 from bertwright.analysis.reports import write_report
 from bertwright.analysis.running import analyse, chosen
 from bertwright.analysis.texts import read_file, read_texts
 from bertwright.errors import UserError
+from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.examples import Example
+from bertwright.tasks.formats.tables import TableReader
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +102,18 @@ def test_texts_pairs_and_trees_are_read(tmp_path: Path) -> None:
     )
     with pytest.raises(UserError, match=r"trees\.conllu line 2: the head '9' is no word"):
         read_file(tree)
+
+
+def test_a_folder_holds_texts_with_labels_for_who_names_them(tmp_path: Path) -> None:
+    (tmp_path / "dev.tsv").write_text("text\tlabel\na ship\tyes\nthe lamp\tno\n")
+    deaf = bag_of_pieces({}, bias=1.0)
+    model = deaf.text_model
+    assert isinstance(model, FineTuned)
+    model.task = replace(model.task, reader=TableReader())
+    texts = read_texts(deaf, labelled_texts(deaf, tmp_path))
+    assert questions(Case(deaf, texts)).asked().right.tolist() == [1, 0]
+    with pytest.raises(UserError, match="is a folder, and bert names no classes: give a file"):
+        labelled_texts(small_subject(), tmp_path)
 
 
 def test_a_model_whose_layers_differ_is_answered_or_refused_in_words(tmp_path: Path) -> None:

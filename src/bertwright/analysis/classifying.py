@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -11,8 +12,10 @@ from torch import Tensor
 from bertwright.analysis.asking import PLACES_AT_ONCE, Batches, Questions, Within
 from bertwright.analysis.subject import Subject
 from bertwright.analysis.texts import ReadText
+from bertwright.errors import UserError
 from bertwright.model.reading import read_batches
 from bertwright.tasks.answers import ClassAnswer
+from bertwright.tasks.evaluation import task_examples
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.examples import Example
 
@@ -41,6 +44,18 @@ class Classifying(Questions):
             loss = F.cross_entropy(logits, target, reduction="none")
             right = (logits.argmax(-1) == target).to(logits)
             yield numbers, loss, right, torch.ones_like(right)
+
+
+def labelled_texts(subject: Subject, folder: Path) -> list[Example]:
+    """The development texts of a folder as the task of a model reads them, with their labels.
+
+    Errors: UserError for a model that names no classes, and for what cannot be read.
+    """
+    model = subject.text_model
+    if not isinstance(model, FineTuned) or not names_classes(subject):
+        raise UserError(f"{folder} is a folder, and {subject.name} names no classes: give a file")
+    examples = task_examples(model.task, folder)
+    return [example for example in examples if isinstance(example, Example)]
 
 
 def right_classes(subject: Subject, texts: Sequence[ReadText]) -> list[int]:

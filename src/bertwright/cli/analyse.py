@@ -37,7 +37,8 @@ def analyse(
         Path,
         typer.Option(
             help="Texts: one on each line, a pair with a tab between; or sentences with their "
-            "trees (.conllu). Plain or .gz."
+            "trees (.conllu). Plain or .gz. Of a model that names classes also a folder of "
+            "its task: what it is asked is then judged by the labels."
         ),
     ] = Path("-"),
     output: Annotated[
@@ -85,6 +86,7 @@ def analyse(
         _list(as_json)
         return
     from bertwright.analysis.analysis import Case
+    from bertwright.analysis.classifying import labelled_texts
     from bertwright.analysis.reports import write_findings, write_report
     from bertwright.analysis.running import AGAINST, chosen, seconds_of_a_pass, with_other
     from bertwright.analysis.running import analyse as run
@@ -97,7 +99,7 @@ def analyse(
     if prune_to is not None and HEADS not in {own.own_kind() for own in analyses}:
         raise UserError(f"--prune-to goes by the analysis {HEADS}: name it, or heads")
     subject = Subject(model.resolve().name, load(model, "float32"))
-    given = read_file(data)[:most]
+    given = (labelled_texts(subject, data) if data.is_dir() else read_file(data))[:most]
     texts = read_texts(subject, given, length)
     other = None if against is None else Subject(against.resolve().name, load(against, "float32"))
     case = Case(subject, texts, seed, output / "states", other)
