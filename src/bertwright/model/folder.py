@@ -80,9 +80,23 @@ def filled(recipe: Recipe, vocabulary_size: int, tensors: dict[str, Tensor], ori
     """A model of these parameters; UserError that names their origin where others are needed."""
     with torch.device("meta"):
         model = Model(recipe, vocabulary_size)
-    model = model.to_empty(device="cpu")
+    make_room(model)
     fill(model, tensors, origin)
     return model.eval()
+
+
+def make_room(module: nn.Module) -> None:
+    """Put parameters and buffers of a module that has shapes only on the CPU, yet to be filled.
+
+    ``to_empty`` does so too, and first imports symbolic algebra, which takes as long as the rest of
+    a short command.
+    """
+    for own in module.modules():
+        for name, parameter in list(own.named_parameters(recurse=False)):
+            room = torch.empty(parameter.shape, dtype=parameter.dtype)
+            own.register_parameter(name, nn.Parameter(room, parameter.requires_grad))
+        for name, buffer in list(own.named_buffers(recurse=False)):
+            setattr(own, name, torch.empty(buffer.shape, dtype=buffer.dtype))
 
 
 def load_recipe(folder: Path) -> Recipe:

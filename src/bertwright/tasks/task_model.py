@@ -10,7 +10,7 @@ from torch.func import functional_call
 from bertwright.encoder.encoder import Encoder
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.stream import Coordinates
-from bertwright.model.folder import fill
+from bertwright.model.folder import fill, make_room
 from bertwright.model.grids import Grid
 from bertwright.model.layers import Layers
 from bertwright.recipes import Recipe
@@ -77,7 +77,8 @@ class TaskModel(nn.Module):
         """A model whose parameters are yet to be filled in, on the CPU."""
         with torch.device("meta"):
             model = TaskModel(recipe, vocabulary_size, plan, adaptation)
-        return model.to_empty(device="cpu")
+        make_room(model)
+        return model
 
 
 class Adapted(nn.Module):
@@ -124,7 +125,8 @@ class Adapted(nn.Module):
         """One whose parameters are yet to be filled in, on the CPU."""
         with torch.device("meta"):
             model = Adapted(recipe, vocabulary_size, plans, adaptation, rate, names, num_rows)
-        return model.to_empty(device="cpu")
+        make_room(model)
+        return model
 
     def head(self, part: int) -> Head:
         """The head of one of the tasks."""

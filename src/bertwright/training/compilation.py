@@ -41,10 +41,11 @@ def repays(
     operations = training_arithmetic(recipe, vocabulary_size)
     eager_seconds = operations / (steps.peak_share * peak) if budget is None else budget
     further = len(_kinds_of_step(recipe)) - 1
-    start = COLD_SECONDS + further * NEXT_COLD_SECONDS
-    if _marker(recipe, vocabulary_size).exists():
-        start = WARM_SECONDS + further * NEXT_WARM_SECONDS
-    return (1 - steps.compiled_share) * eager_seconds > start
+    won = (1 - steps.compiled_share) * eager_seconds
+    cold = COLD_SECONDS + further * NEXT_COLD_SECONDS
+    warm = WARM_SECONDS + further * NEXT_WARM_SECONDS
+    # Where the cache is, the compiler knows, and it takes seconds to import: asked last.
+    return won > cold or (won > warm and _marker(recipe, vocabulary_size).exists())
 
 
 def remember(recipe: Recipe, vocabulary_size: int) -> None:
