@@ -25,12 +25,13 @@ def stated(task_folder: Path, **changes: Any) -> dict[str, Any]:
         "settings": {"epochs": 1, "compile": False, "calibrate": False},
         "base": "whole",
         "ways": {
-            "whole": {"forms": ["float32", "graph"]},
+            "whole": {"forms": ["float32", "bf16"]},
             "half": {
                 "method": "output-distillation",
                 "layers": 1,
                 "alone": True,
                 "settings": {"epochs": 1, "compile": False},
+                "forms": ["float32", "graph"],
                 "tasks": ["first"],
             },
         },
@@ -49,17 +50,18 @@ def test_every_form_is_scored_weighed_and_timed_once(
     plan, models = Plan.model_validate(stated(task_folder)), tmp_path / "models"
     monkeypatch.setattr(climbing, "SHAPES", ((1, 8, 1),))
     rows = climb(plan, tmp_path, models, ["scores", "times"], 1, quietly)
-    whole, graph, half, second, _ = rows
+    whole, _, half, graph, second, _ = rows
     assert [(r["task"], r["way"], r["form"]) for r in rows] == [
         ("first", "whole", "float32"),
-        ("first", "whole", "graph"),
+        ("first", "whole", "bf16"),
         ("first", "half", "float32"),
+        ("first", "half", "graph"),
         ("second", "whole", "float32"),
-        ("second", "whole", "graph"),
+        ("second", "whole", "bf16"),
     ]
     assert whole["kept"] == 100
     assert whole["smaller"] == whole["faster_1x8"] == second["faster_1x8"] == 1
-    assert whole["scores"] == graph["scores"]
+    assert half["scores"] == graph["scores"]
     assert whole["over_alone"] is None
     assert half["smaller"] > 1
     assert half["parameters"] < whole["parameters"]
