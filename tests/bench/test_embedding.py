@@ -2,7 +2,7 @@
 
 import pytest
 
-from bertwright.bench import embedding
+from bertwright.bench import embedding, one_text
 from bertwright.errors import UserError
 
 LINES = [f"Sentence number {number} speaks of nothing much." for number in range(12)]
@@ -26,3 +26,8 @@ def test_alone_is_compared_with_float32(monkeypatch: pytest.MonkeyPatch) -> None
         assert line["sentences"] == 12
         assert line["against_default"] is None
         assert line["cosine_min"] > (0.99 if "int8" in line["contestant"] else 0.999)
+
+
+def test_no_text_of_so_many_pieces_is_at_hand() -> None:
+    with pytest.raises(UserError, match="no text of 99 pieces"):
+        one_text.compare(embedding.checkpoint_folder(), 99, 1)

@@ -58,6 +58,22 @@ def embed(
     _publish("embed", results, embedding.COLUMNS, document, as_json)
 
 
+@app.command("one-text")
+def one_text(
+    pieces: Annotated[int, typer.Option(min=3, help="Of the text, special ones included.")] = 16,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns that every contestant takes.")] = 15,
+    document: Document = None,
+    as_json: AsJson = False,
+) -> None:
+    """How long one short text takes all-MiniLM-L6-v2 as a graph in 8 bits, against onnxruntime
+    alone."""
+    from bertwright.bench import embedding
+    from bertwright.bench import one_text as bench
+
+    results = bench.compare(embedding.checkpoint_folder(), pieces, rounds)
+    _publish("one-text", results, bench.COLUMNS, document, as_json)
+
+
 @app.command()
 def prepare(
     text: Annotated[
