@@ -294,6 +294,23 @@ def serve(
 
 
 @app.command()
+def prune(
+    gone: Annotated[str, typer.Option(help="Shares of heads and units.")] = "0.25,0.5",
+    texts: Annotated[str, typer.Option(help="That are read at once.")] = "1,32",
+    rounds: Annotated[int, typer.Option(min=1, help="Turns that either takes.")] = 15,
+    document: Document = None,
+    as_json: AsJson = False,
+) -> None:
+    """How long all-MiniLM-L6-v2 takes without some of its heads and units, against the arithmetic
+    that is left."""
+    from bertwright.bench import embedding, pruning
+
+    shares, numbers = _numbers("--gone", gone, float), _numbers("--texts", texts, int)
+    results = pruning.compare(embedding.checkpoint_folder(), shares, numbers, rounds)
+    _publish("prune", results, pruning.COLUMNS, document, as_json)
+
+
+@app.command()
 def adapt(
     plan: Annotated[Path, typer.Argument(help="A YAML file: encoders, tasks, ways to adapt.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Where figures are kept.")],
