@@ -31,6 +31,7 @@ def stated(task_folder: Path, **changes: Any) -> dict[str, Any]:
                 "layers": 1,
                 "alone": True,
                 "settings": {"epochs": 1, "compile": False},
+                "trimmed": True,
                 "forms": ["float32", "graph"],
                 "tasks": ["first"],
             },

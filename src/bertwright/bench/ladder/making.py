@@ -16,6 +16,8 @@ from bertwright.bench.embedding import checkpoint_folder
 from bertwright.bench.ladder.plan import Form, Plan, Way
 from bertwright.compression.compressing import compress, num_parameters
 from bertwright.compression.method import Method
+from bertwright.compression.transfer.texts import written_in
+from bertwright.compression.trimming import trim
 from bertwright.interop.loading import load
 from bertwright.interop.onnx import export_onnx
 from bertwright.model.text_model import TextModel
@@ -75,10 +77,12 @@ class Maker:
             )
             small, seconds = found.best.model, found.seconds
             alone = found.alone[0] if found.alone else None
+        _, learned, dev = data.parts()
+        if way.trimmed:
+            small = _trimmed(small, learned)
         kept = self.models / self.name(name, seed)
         with nullcontext(kept) if seed == 0 else TemporaryDirectory() as place:
             _write(small, way, Path(place))
-            _, _, dev = data.parts()
             forms = {form: _told(Path(place), form, dev) for form in way.forms}
         parameters = num_parameters(small)["all"]
         return {"forms": forms, "alone": alone, "parameters": parameters, "seconds": seconds}
@@ -103,6 +107,13 @@ class Maker:
 
 def _student(way: Way) -> TextModel | str | None:
     return load(Path(way.student)) if way.student and Path(way.student).is_dir() else way.student
+
+
+def _trimmed(model: FineTuned, examples: Examples) -> FineTuned:
+    """Without the pieces that no example to learn from needs: others are cut into smaller ones."""
+    small = trim(model, (text for example in examples for text in written_in(example)))
+    assert isinstance(small, FineTuned)
+    return small
 
 
 def _write(model: FineTuned, way: Way, place: Path) -> None:

@@ -23,6 +23,7 @@ class Way(Settings):
         layers: how many of them it has.
         alone: whether the same student learns without its teacher as well.
         settings: of fine-tuning, for all stages of the method.
+        trimmed: whether pieces that no example needs are taken out of what has been made.
         forms: as what it is scored, weighed and timed.
         tasks: those that it is tried on, or all.
     """
@@ -32,6 +33,7 @@ class Way(Settings):
     layers: int | None = Field(default=None, ge=1)
     alone: bool = False
     settings: dict[str, Any] = Field(default_factory=dict[str, Any])
+    trimmed: bool = False
     forms: tuple[Form, ...] = Field(default=("float32",), min_length=1)
     tasks: tuple[str, ...] | None = None
 
