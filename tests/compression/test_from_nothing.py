@@ -15,13 +15,13 @@ from bertwright.errors import UserError
 from bertwright.interop.loading import load
 from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.data import TaskData
-from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.fine_tuned import FineTuned, load_fine_tuned
 from bertwright.tasks.finetuning import finetune
 from bertwright.tasks.formats.tables import Columns
 from bertwright.text.tokenizers import WordsChoice
 from bertwright.text.vocabularies import train_tokenizer
 from bertwright.text.words import words
-from small_tasks import TEXTS, classes, tagged
+from small_tasks import TEXTS, classes, pairs, tagged
 
 CLASSES = table_task("colours", Columns())
 QUICK = {"rate": 3e-3, "compile": False, "batch": 8, "calibrate": False, "precision": "float32"}
@@ -157,6 +157,22 @@ def test_a_student_that_does_not_read_what_is_hidden_is_refused(pretrained, tmp_
     data = TaskData(teacher.task, train=classes(), dev=classes())
     with pytest.raises(UserError, match="hides words as <mask>, which its student does not read"):
         compress(teacher, "bilstm-soft", data, student=recipe(tmp_path), settings=QUICK)
+
+
+def test_a_student_may_read_apart_what_its_teacher_reads_in_one(pretrained, tmp_path: Path) -> None:
+    examples = pairs()
+    teacher = tuned(pretrained(), examples=examples)
+    data = TaskData(teacher.task, train=examples, dev=examples)
+    head = {"kind": "dense", "activation": "relu", "read": "apart"}
+    settings = {**QUICK, "epochs": 1, "head": head}
+    small = compress(
+        teacher, "output-distillation", data, student=recipe(tmp_path), settings=settings
+    ).best.model
+    assert small.maker.apart
+    assert not teacher.maker.apart
+    small.save(tmp_path / "small")
+    again = load_fine_tuned(tmp_path / "small")
+    assert again.predict(examples) == small.predict(examples)
 
 
 @given(st.lists(st.floats(-50, 50, width=32), min_size=6, max_size=6))

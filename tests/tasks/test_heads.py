@@ -1,12 +1,17 @@
 """Heads: where they read, what they inherit, and which one a family gets."""
 
+import numpy as np
 import pytest
 import torch
 
 from bertwright.errors import UserError
+from bertwright.model.reading import read_batches
 from bertwright.tasks.answers import Answer
+from bertwright.tasks.apart import keeping_apart
 from bertwright.tasks.catalogue import table_task
+from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning import finetune
+from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads import (
     Beginning,
@@ -19,7 +24,8 @@ from bertwright.tasks.heads import (
     default_head,
 )
 from bertwright.tasks.reading_out import read_last_max_mean, read_mean, read_places
-from recipes_at_toy_size import toy
+from bertwright.tasks.task_model import HeadPlan, TaskModel
+from recipes_at_toy_size import SYSTEMS, toy
 from small_tasks import classes
 
 OWN = table_task("own", Columns())
@@ -93,3 +99,57 @@ def test_a_head_that_cannot_answer_is_refused_with_the_reason(pretrained) -> Non
         finetune(model, OWN, train=classes(), head="transform")
     with pytest.raises(UserError, match="has no kind 'pooller': did you mean 'pooler'"):
         finetune(pretrained(), OWN, train=classes(), head="pooller")
+
+
+def some_pairs() -> list[Example]:
+    texts = ["the ship comes home", "a lamp is lit", "nobody sees it", "they all went out"]
+    return [Example(a, b, label="same" if a == b else "other") for a in texts for b in texts]
+
+
+NOT_APART = {"performer", "reformer"}
+"""Whose attention has no place for a rule of documents."""
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_texts_that_are_read_apart_are_read_as_if_alone(pretrained, system: str) -> None:
+    model = pretrained(system)
+    plan = HeadPlan(Plain(read="apart"), 2)
+    if system in NOT_APART:
+        with pytest.raises(UserError, match="apart is not for this encoder"):
+            keeping_apart(model.model.recipe)
+        return
+    recipe = keeping_apart(model.model.recipe)
+    net = TaskModel(recipe, model.model.vocabulary_size, plan)
+    net.encoder.load_state_dict(model.model.encoder.state_dict())
+    apart = FineTuned(net, model.tokenizer, OWN, precision="float32")
+    pair = Example("the ship comes home", "a lamp", label="yes")
+    (row,) = apart.maker.rows([pair])
+    (batch,) = read_batches(
+        [row.pieces], 0, model.device, row.segments and [row.segments], documents=[row.documents]
+    )
+    found = apart.states(net.head.layers, batch).float()
+    first, second = model.embed([pair.first, pair.second])
+    expected = np.concatenate((first, second, np.abs(first - second), first * second))
+    read = net.head.read(found, batch.coordinates.document)[0].detach().numpy()
+    np.testing.assert_allclose(read, expected, atol=2e-5)
+
+
+def test_pairs_are_learned_apart(pretrained) -> None:
+    """Whether two texts are the same can be told from what their states differ by."""
+    same = some_pairs()
+    head = {"kind": "dense", "read": "apart"}
+    chosen = {"rate": 3e-3, "dropout": 0.0, "epochs": 30, "compile": False, "head": head}
+    found = finetune(pretrained("bert"), OWN, train=same, dev=same, **chosen)
+    assert found.best.score == 1
+
+
+@pytest.mark.parametrize(
+    ("head", "examples", "message"),
+    [
+        ({"kind": "plain", "read": "apart"}, classes(), "compares two texts, and this is one"),
+        ({"kind": "plain", "read": "apart", "mix": "sum"}, some_pairs(), "choose concat"),
+    ],
+)
+def test_what_cannot_be_read_apart_is_refused(pretrained, head, examples, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        finetune(pretrained("bert"), OWN, train=examples, dev=examples, head=head)

@@ -21,9 +21,11 @@ from bertwright.tasks.formats.examples import Example
 
 
 def names_classes(subject: Subject) -> bool:
-    """Whether the model says of a text which class it is of."""
+    """Whether the model says of a text which class it is of, or of a pair that it reads in one."""
     model = subject.text_model
-    return isinstance(model, FineTuned) and isinstance(model.task.answer, ClassAnswer)
+    if not isinstance(model, FineTuned) or model.maker.apart:
+        return False
+    return isinstance(model.task.answer, ClassAnswer)
 
 
 def labels_of(subject: Subject) -> Sequence[str]:

@@ -12,6 +12,7 @@ from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel
 from bertwright.optimisers.adam import AdamW
 from bertwright.schedules import Warmup
+from bertwright.tasks.apart import keeping_apart
 from bertwright.tasks.distant import part_of
 from bertwright.tasks.encoding import RowMaker
 from bertwright.tasks.finetuning_settings import FineTuning, with_dropout
@@ -37,7 +38,9 @@ def prepare_training(
     recipe = with_dropout(model.model.recipe, chosen.dropout)
     _check(model, chosen, given)
     longest = model.model.encoder.longest
-    maker = RowMaker.of(recipe, model.tokenizer, longest, chosen.length)
+    if apart := chosen.head is not None and chosen.head.read == "apart":
+        recipe = keeping_apart(recipe)
+    maker = RowMaker.of(recipe, model.tokenizer, longest, chosen.length, apart)
     parts = [part_of(task, train, dev, maker) for task, train, dev in given]
     plans = [
         HeadPlan(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from bertwright.errors import UserError
 from bertwright.examples.assembly.pair_layout import longest_first
 from bertwright.examples.assembly.pairs import Pair
 from bertwright.recipes import Recipe
@@ -26,6 +27,8 @@ class TaskRow:
         characters: of places behind the first that are pieces of a text, from where to where each
             stands in it.
         num_cut: pieces of the example that no row has.
+        documents: of every piece which text it is of, where texts are read apart: neither sees the
+            other.
     """
 
     pieces: list[int]
@@ -35,6 +38,7 @@ class TaskRow:
     first_word: int = 0
     characters: tuple[tuple[int, int], ...] = ()
     num_cut: int = 0
+    documents: list[int] | None = None
 
 
 @dataclass(frozen=True)
@@ -45,22 +49,28 @@ class RowMaker:
         length: the longest row.
         separators: pieces between the texts of a pair.
         segmented: whether the encoder tells the texts of a pair apart by segment.
+        apart: whether each text of a pair is read as if it were alone.
     """
 
     tokenizer: Tokenizer
     length: int
     separators: int
     segmented: bool
+    apart: bool = False
 
     @staticmethod
     def of(
-        recipe: Recipe, tokenizer: Tokenizer, longest: int | None, length: int | None = None
+        recipe: Recipe,
+        tokenizer: Tokenizer,
+        longest: int | None,
+        length: int | None = None,
+        apart: bool = False,
     ) -> "RowMaker":
         """As the recipe's assembly says, in rows of at most ``length`` (else ``longest``)."""
         limit = min(longest or USUAL_LENGTH, USUAL_LENGTH) if length is None else length
         encoder = recipe.encoder
         segmented = encoder.embeddings.segments > 1 or encoder.positions.tells_segments
-        return RowMaker(tokenizer, limit, separators_of(recipe, tokenizer), segmented)
+        return RowMaker(tokenizer, limit, separators_of(recipe, tokenizer), segmented, apart)
 
     def rows(
         self,
@@ -80,6 +90,11 @@ class RowMaker:
             return [
                 row for n, e in zip(numbers, examples, strict=True) for row in self._words(n, e)
             ]
+        if self.apart and (lone := next((e for e in texts if e.second is None), None)):
+            raise UserError(
+                f"{lone.where or 'an example'}: head.read: apart compares two texts, and this is "
+                f"one: name the column of the second (pair)"
+            )
         firsts = self.tokenizer.encode_batch([e.first for e in texts])
         seconds = self.tokenizer.encode_batch([e.second or "" for e in texts])
         return [
@@ -119,7 +134,8 @@ class RowMaker:
 
     def _text(self, number: int, texts: list[list[int]], stride: int | None) -> Iterator[TaskRow]:
         """The rows of a text, or of a pair of them."""
-        room = self.length - 2 - (self.separators if len(texts) > 1 else 0)
+        between = 2 if self.apart else self.separators
+        room = self.length - 2 - (between if len(texts) > 1 else 0)
         size = sum(map(len, texts))
         if size <= room:
             yield self._row(number, texts)
@@ -138,6 +154,8 @@ class RowMaker:
 
     def _row(self, number: int, texts: Sequence[list[int]], num_cut: int = 0) -> TaskRow:
         special = self.tokenizer.specials
+        if self.apart:
+            return self._apart(number, texts, num_cut)
         pieces = [special.start, *texts[0]]
         segments = [0] * len(pieces)
         for text in texts[1:]:
@@ -147,6 +165,14 @@ class RowMaker:
         pieces.append(special.end)
         segments.append(len(texts) - 1)
         return TaskRow(pieces, number, segments if self.segmented else None, num_cut=num_cut)
+
+    def _apart(self, number: int, texts: Sequence[list[int]], num_cut: int) -> TaskRow:
+        special = self.tokenizer.specials
+        alone = [[special.start, *text, special.end] for text in texts]
+        pieces = [piece for own in alone for piece in own]
+        documents = [document for document, own in enumerate(alone) for _ in own]
+        segments = [0] * len(pieces) if self.segmented else None
+        return TaskRow(pieces, number, segments, num_cut=num_cut, documents=documents)
 
     def _words(self, number: int, sentence: AnyExample) -> Iterator[TaskRow]:
         assert isinstance(sentence, TaggedWords)
@@ -164,6 +190,12 @@ class RowMaker:
             segments = [0] * len(pieces) if self.segmented else None
             yield TaskRow(pieces, number, segments, places, word)
             word = stop
+
+
+def documents_of(rows: Sequence[TaskRow]) -> list[list[int]] | None:
+    """Those of rows whose texts are read apart; None of others."""
+    found = [row.documents for row in rows if row.documents is not None]
+    return found or None
 
 
 def separators_of(recipe: Recipe, tokenizer: Tokenizer) -> int:

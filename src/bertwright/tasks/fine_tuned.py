@@ -32,7 +32,7 @@ from bertwright.model.reading import ReadBatch, read_batches
 from bertwright.model.text_model import TextModel
 from bertwright.tasks.adaptation import Adaptation
 from bertwright.tasks.answers import Floats, Prediction
-from bertwright.tasks.encoding import RowMaker, TaskRow
+from bertwright.tasks.encoding import RowMaker, TaskRow, documents_of
 from bertwright.tasks.formats.examples import (
     AnyExample,
     Example,
@@ -73,7 +73,8 @@ class FineTuned(TextModel):
         self.task = task
         self.temperature = temperature
         self.answering = task.answer.build(task.labels, temperature)
-        self.maker = RowMaker.of(net.recipe, tokenizer, net.encoder.longest, length)
+        apart = net.choice.read == "apart"
+        self.maker = RowMaker.of(net.recipe, tokenizer, net.encoder.longest, length, apart)
 
     def knows(self, task: Task, head: Mapping[str, Tensor]) -> bool:
         """Whether it has learned this task, with a head that has parameters of these shapes."""
@@ -120,7 +121,8 @@ class FineTuned(TextModel):
         pieces = [row.pieces for row in rows]
         segments = [row.segments or [] for row in rows] if self.maker.segmented else None
         places = self.task.answer.reads == "places"
-        for batch in read_batches(pieces, self.tokenizer.specials.pad, self.device, segments):
+        pad = self.tokenizer.specials.pad
+        for batch in read_batches(pieces, pad, self.device, segments, documents=documents_of(rows)):
             numbers: list[int] = batch.numbers.tolist()
             own = [rows[n] for n in numbers]
             where = flat_places(own, batch.pieces.shape[1]).to(self.device) if places else None

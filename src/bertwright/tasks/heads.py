@@ -24,6 +24,7 @@ from bertwright.objectives.output import OutputChoice, Transform
 from bertwright.objectives.sentence_relation import PairQuestion
 from bertwright.recipes import Recipe
 from bertwright.tasks.answers.answer import Answer
+from bertwright.tasks.apart import check_apart
 from bertwright.tasks.head_parts import ActivatedDense, HeadMix, Mix, OverWords
 from bertwright.tasks.reading_out import READ_ROWS, SIDE_BY_SIDE, ReadOut, read_places
 
@@ -272,9 +273,11 @@ def begin(head: Head, model: Model, seed: int) -> None:
 def check_head(choice: HeadChoice, answer: Answer, output: OutputChoice) -> str | None:
     """What speaks against a head for this answer, in words."""
     if (choice.read == "places") != (answer.reads == "places"):
-        known = "first, last, mean or last-max-mean"
+        known = "first, last, mean, last-max-mean or apart"
         wanted = "places" if answer.reads == "places" else known
         return f"head.read: an answer of {answer.name} is read from {wanted}, not {choice.read}"
+    if choice.read == "apart" and (wrong := check_apart(choice.mix, answer)):
+        return wrong
     if isinstance(choice, BiLstm) and choice.read != "places":
         return "head.kind: bilstm reads the words of a row: choose another for whole texts"
     if answer.own_kind() == "closeness" and not isinstance(choice, Plain):

@@ -10,7 +10,7 @@ from bertwright.axes import Precision
 from bertwright.model.reading import read_batches
 from bertwright.model.text_model import TextModel
 from bertwright.tasks.answers import Floats, Prediction
-from bertwright.tasks.encoding import TaskRow
+from bertwright.tasks.encoding import TaskRow, documents_of
 from bertwright.tasks.fine_tuned import FineTuned, flat_places
 from bertwright.tasks.parts import Part
 from bertwright.tasks.task_model import Adapted
@@ -69,6 +69,7 @@ class KeptStates:
             self._source.tokenizer.specials.pad,
             self._source.device,
             segments if segmented else None,
+            documents=documents_of(rows),
         ):
             numbers: list[int] = batch.numbers.tolist()
             length, document = batch.pieces.shape[1], batch.coordinates.document

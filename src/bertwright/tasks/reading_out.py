@@ -2,8 +2,10 @@
 
 ``first`` is the first place, ``last`` the last one that is real (where a causal encoder has read
 everything), ``mean`` the mean over the real places, ``last-max-mean`` these three numbers of each
-state side by side, with the highest in the middle (Howard and Ruder 2018, section 3.3), ``places``
-the places that are asked: the first piece of every word, or every piece of a text.
+state side by side, with the highest in the middle (Howard and Ruder 2018, section 3.3), ``apart``
+the means of two texts, neither of which has seen the other, with their distance and their product
+(Conneau et al. 2017, section 3.1), ``places`` the places that are asked: the first piece of every
+word, or every piece of a text.
 """
 
 from collections.abc import Callable
@@ -12,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-ReadOut = Literal["first", "last", "mean", "last-max-mean", "places"]
+ReadOut = Literal["first", "last", "mean", "last-max-mean", "apart", "places"]
 
 
 def read_places(
@@ -57,11 +59,19 @@ def read_last_max_mean(states: Tensor, document: Tensor | None) -> Tensor:
     return torch.cat((last, seen.amax(1), read_mean(states, document)), dim=-1)
 
 
+def read_apart(states: Tensor, document: Tensor | None) -> Tensor:
+    """states (B, L, D) of rows of two documents to (B, 4 D)."""
+    assert document is not None, "rows of texts that are read apart say which place is of which"
+    first, second = (read_mean(states, torch.where(document == number, 0, -1)) for number in (0, 1))
+    return torch.cat((first, second, (first - second).abs(), first * second), dim=-1)
+
+
 READ_ROWS: dict[ReadOut, Callable[[Tensor, Tensor | None], Tensor]] = {
     "mean": read_mean,
     "last-max-mean": read_last_max_mean,
+    "apart": read_apart,
 }
 """What is made of whole rows."""
 
-SIDE_BY_SIDE: dict[ReadOut, int] = {"last-max-mean": 3}
+SIDE_BY_SIDE: dict[ReadOut, int] = {"last-max-mean": 3, "apart": 4}
 """How many numbers of each state are read."""

@@ -12,7 +12,7 @@ from bertwright.encoder.stream import Coordinates
 from bertwright.model.reading import padded
 from bertwright.model.text_model import TextModel
 from bertwright.tasks.bucketing import BatchPlan, StepRows
-from bertwright.tasks.encoding import TaskRow
+from bertwright.tasks.encoding import TaskRow, documents_of
 from bertwright.tasks.fine_tuned import flat_places
 from bertwright.tasks.language_model import NEXT_PIECES, num_next_pieces
 from bertwright.tasks.parts import Part, Turns, target_type
@@ -170,6 +170,7 @@ def batched(rows: Sequence[TaskRow], length: int, source: TextModel) -> tuple[Te
         length,
         source.tokenizer.specials.pad,
         source.device,
+        documents_of(rows),
     )
     coordinates = batch.coordinates
     if coordinates.document is None:

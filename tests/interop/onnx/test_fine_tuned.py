@@ -94,9 +94,18 @@ def test_the_command_line_predicts_from_a_graph(tmp_path: Path) -> None:
     assert len(said.stdout.splitlines()) == 2
 
 
-def test_a_head_that_no_graph_computes_says_why(tmp_path: Path) -> None:
-    task, examples, _ = TASKS["tags"]
-    model = tuned(task, examples, {"kind": "bilstm", "width": 8})
-    with pytest.raises(UserError, match=r"head\.kind: bilstm reads the words of a row on end"):
+@pytest.mark.parametrize(
+    ("name", "head", "message"),
+    [
+        ("tags", {"kind": "bilstm", "width": 8}, r"bilstm reads the words of a row on end"),
+        ("class", {"kind": "plain", "read": "apart"}, r"apart reads two texts that do not see"),
+    ],
+)
+def test_a_head_that_no_graph_computes_says_why(
+    name: str, head: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    task, examples, _ = TASKS[name]
+    model = tuned(task, examples, head)
+    with pytest.raises(UserError, match=message):
         export_onnx(model, tmp_path / "exported")
     assert list(tmp_path.iterdir()) == []

@@ -30,6 +30,11 @@ def traced(model: TextModel, outputs: tuple[str, ...]) -> torch.export.ExportedP
             "head.kind: bilstm reads the words of a row on end, and a graph is not told which they "
             "are: fine-tune with a head of another kind"
         )
+    if isinstance(model, FineTuned) and model.maker.apart:
+        raise UserError(
+            "head.read: apart reads two texts that do not see each other, and a graph is not told "
+            "where one ends: fine-tune with a head that reads otherwise"
+        )
     graph = Graph(plain(net), inputs_of(net.recipe), outputs)
     any_number = torch.export.Dim.DYNAMIC
     given = tuple(torch.ones(ROWS, PLACES, dtype=torch.int64) for _ in graph.inputs)
