@@ -1,7 +1,7 @@
 """The axis of analyses: one question asked of a model, how it is answered, and how the answer is
 drawn."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -33,6 +33,15 @@ class Case:
     other: Subject | None = None
 
 
+@dataclass(frozen=True)
+class Shown:
+    """A table of figures for a document: what it is of, its columns by key, and its rows."""
+
+    heading: str
+    columns: Mapping[str, str]
+    rows: Sequence[Mapping[str, object]]
+
+
 class Analysis(Choice):
     """The axis. ``number`` is that of the survey, ``group`` what it is called by together with
     others, ``source`` where it was published."""
@@ -43,6 +52,8 @@ class Analysis(Choice):
     source: ClassVar[str]
     sites: ClassVar[tuple[str, ...]] = ()
     """The values that it reads."""
+    of_two: ClassVar[bool] = False
+    """Whether its answer hangs on the model that this one is held against."""
 
     def about(self) -> dict[str, str]:
         """What it is."""
@@ -65,6 +76,10 @@ class Analysis(Choice):
     def conclusions(self, stored: Stored) -> list[Conclusion]:
         """What was published of this question, and whether it is so here."""
         raise TypeError(f"{type(self).__name__} is an axis, not an analysis")
+
+    def tables(self, stored: Stored) -> list[Shown]:
+        """Figures that a document has beside the conclusions."""
+        return []
 
     def draw(self, stored: Stored, figure: Figure) -> None:
         """The answer as a picture."""

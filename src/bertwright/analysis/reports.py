@@ -68,6 +68,8 @@ def write_findings(case: Case, answered: Sequence[Answered], document: Path) -> 
     subject = case.subject
     heading = f"{subject.size}, {len(case.texts)} texts, weights {subject.digest}."
     lines = [f"## {subject.name}", "", heading, "", *table(columns, rows)]
+    for shown in (each for own in answered for each in own.tables):
+        lines += ["", shown.heading, "", *table(dict(shown.columns), shown.rows)]
     write_section(document, f"inside {subject.name}", lines)
 
 

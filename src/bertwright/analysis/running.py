@@ -22,7 +22,7 @@ from bertwright.analysis import (
     removal,
     syntax,
 )
-from bertwright.analysis.analysis import Analysis, Case, Listening
+from bertwright.analysis.analysis import Analysis, Case, Listening, Shown
 from bertwright.analysis.conclusions import Conclusion
 from bertwright.analysis.findings import Found, holds_found, read_found, write_found
 from bertwright.analysis.listening import listen
@@ -51,13 +51,14 @@ AGAINST = "against"
 
 @dataclass(frozen=True)
 class Answered:
-    """What became of an analysis: its conclusions, or why it says nothing of this model; and the
-    same of another model where there is one."""
+    """What became of an analysis: its conclusions and tables, or why it says nothing of this model;
+    and the same of another model where there is one."""
 
     analysis: Analysis
     conclusions: Sequence[Conclusion] = ()
     lacks: str | None = None
     other: "Answered | None" = None
+    tables: Sequence[Shown] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """What ``analyse --json`` prints of it."""
@@ -134,7 +135,8 @@ def seconds_of_a_pass(case: Case) -> float:
 
 def _about(analysis: Analysis, case: Case) -> dict[str, Any]:
     """What an answer hangs on."""
-    other = {} if case.other is None else {"against_digest": case.other.digest}
+    two = case.other if analysis.of_two else None
+    other = {} if two is None else {"against_digest": two.digest}
     return {
         **analysis.about(),
         "settings": analysis.model_dump(mode="json"),
@@ -172,4 +174,5 @@ def _leave(analysis: Analysis, case: Case, found: Found, out: Path) -> None:
 def _answered(analysis: Analysis, lacks: str | None, out: Path) -> Answered:
     if lacks is not None:
         return Answered(analysis, lacks=lacks)
-    return Answered(analysis, analysis.conclusions(read_found(out, analysis.own_kind())))
+    stored = read_found(out, analysis.own_kind())
+    return Answered(analysis, analysis.conclusions(stored), tables=analysis.tables(stored))

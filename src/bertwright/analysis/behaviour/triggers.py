@@ -52,6 +52,7 @@ class Triggers(Analysis):
     texts: int = Field(default=32, ge=1)
     random: int = Field(default=20, ge=1)
     number = "B32"
+    of_two = True
     group = "behaviour"
     question = "Are there a few pieces that spoil the answer to any text?"
     source = "Wallace et al. 2019"

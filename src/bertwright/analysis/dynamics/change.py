@@ -35,6 +35,7 @@ class Change(Analysis):
 
     kind: Literal["change"] = "change"
     number = "B39"
+    of_two = True
     group = "dynamics"
     question = "What has training changed, and in which layers?"
     source = "Kovaleva et al. 2019"

@@ -1,8 +1,9 @@
 """What a translation is worth without a head, and with one head a layer (Michel et al. 2019)."""
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -10,7 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import Field
 
-from bertwright.analysis.analysis import Analysis, Case
+from bertwright.analysis.analysis import Analysis, Case, Shown
 from bertwright.analysis.conclusions import Conclusion
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
 from bertwright.analysis.subject import Subject
@@ -95,6 +96,35 @@ class TranslationHeads(Analysis):
             ),
         ]
 
+    def tables(self, stored: Stored) -> list[Shown]:
+        whole = f"{stored.of_all(WHOLE)['value']:.1f}"
+        rows: list[dict[str, object]] = []
+        for part in PARTS:
+            own = [f for f in stored.findings if f["metric"] == f"{WITHOUT}: {part}"]
+            for layer in sorted({f["layer_from_1"] for f in own}):
+                cells = {str(f["head_from_1"]): _cell(f) for f in own if f["layer_from_1"] == layer}
+                rows.append({"part": part, "layer": layer, **cells})
+        heads = {key: f"head {key}" for key in rows[0] if key.isdigit()}
+        alone = {
+            (part, f["layer_from_1"]): _cell(f)
+            for part in PARTS
+            for f in stored.findings
+            if f["metric"] == f"{ALONE}: {part}"
+        }
+        layers = sorted({layer for _, layer in alone})
+        note = f"BLEU less that of all heads, which is {whole} (* where it differs)"
+        return [
+            Shown(f"{note}, without one head:", {"part": "", "layer": "layer", **heads}, rows),
+            Shown(
+                f"{note}, with one head alone in a layer:",
+                {"layer": "layer", **{part: part for part in PARTS}},
+                [
+                    {"layer": layer, **{part: alone.get((part, layer)) for part in PARTS}}
+                    for layer in layers
+                ],
+            ),
+        ]
+
     def draw(self, stored: Stored, figure: Figure) -> None:
         grids = figure.subplots(1, len(PARTS) + 1)
         found = {part: stored.grid(f"{WITHOUT}: {part}") for part in PARTS}
@@ -113,6 +143,13 @@ class TranslationHeads(Analysis):
         grids[-1].legend(fontsize=8)
         grids[-1].set_xlabel("layer with one head")
         grids[-1].set_ylabel("BLEU, less that of all")
+
+
+def _cell(finding: Mapping[str, Any]) -> str:
+    """A difference with a star where it is one: adjusted for all heads, or by its interval."""
+    low, high = finding["interval"]
+    differs = finding["adjusted"] < 0.05 if "adjusted" in finding else low > 0 or high < 0
+    return f"{finding['value']:+.1f}{'*' * differs}"
 
 
 @dataclass(frozen=True)
