@@ -141,6 +141,9 @@ def translation_heads() -> Iterator[Expected]:
             yield same(f"said without a dead head, {part}", translating.said(), gated_away)
     found = TranslationHeads(longest=8).run(own)
     yield same("heads", len(found.findings), 1 + 3 * (2 * 4 + 2))
+    stored = Stored({}, [finding.as_dict() for finding in found.findings], found.arrays)
+    shown = [[len(row) for row in own.rows] for own in TranslationHeads().tables(stored)]
+    yield same("cells of the tables", shown, [[2 + 4] * 3 * 2, [1 + 3] * 2])
 
 
 def translations(stored: Stored) -> Iterator[Expected]:
