@@ -30,8 +30,9 @@ WAYS = (AS_IT_IS, TUNED, UNTRAINED, LONGER, LAST_ANEW, BLOCKS_ANEW)
 class Beginnings(Analysis):
     """Words whose part of speech is named right: by the model behind a head that has learned
     nothing, fine-tuned, fine-tuned from parameters as they are drawn, for as long and for three
-    times as long, and with the last block or all of them drawn anew. The mean of ``seeds`` runs,
-    each of which draws and orders anew; half of the sentences judge, and choose nothing."""
+    times as long, and with the last block or all of them drawn anew, each at the best of three
+    rates. The mean of ``seeds`` runs, each of which draws and orders anew; half of the sentences
+    judge, and choose nothing."""
 
     kind: Literal["beginnings"] = "beginnings"
     seeds: int = Field(default=3, ge=1)
@@ -84,6 +85,9 @@ class Beginnings(Analysis):
             settings["epochs"] = 3 * self.epochs
         anew = {LAST_ANEW: 1, BLOCKS_ANEW: blocks}.get(way, 0)
         settings["adaptation"] = {"kind": "full", "reinitialised": anew}
+        first = own.untrained(0) if way in (UNTRAINED, LONGER) else own
+        if settings["epochs"]:
+            settings = tagging.at_its_rate(first.text_model, settings)
         found: list[Floats] = []
         for seed in range(self.seeds):
             begins = own.untrained(seed) if way in (UNTRAINED, LONGER) else own

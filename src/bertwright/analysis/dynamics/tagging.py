@@ -1,6 +1,6 @@
 """Parts of speech as a task to adapt to: what the analyses of adaptation train on."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from bertwright.significance import halves
 from bertwright.tasks.catalogue import tagging_task
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning import finetune
+from bertwright.tasks.finetuning_settings import FineTuning
 from bertwright.tasks.formats.examples import TaggedWords
 from bertwright.tasks.formats.treebank import Tree
 from bertwright.tasks.task import Task
@@ -28,6 +29,9 @@ TASK = tagging_task("parts of speech", metrics=("accuracy",))
 
 SETTINGS: dict[str, Any] = {"epochs": 4, "batch": 8, "calibrate": False, "compile": False}
 """Of fine-tuning, where an analysis states nothing else."""
+
+RATES = (1, 4, 16)
+"""Of which times the usual rate is tried: what is learned in few steps wants a higher one."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,16 @@ class Tagging:
         """The model, fine-tuned to tell parts of speech."""
         chosen: dict[str, Any] = {**SETTINGS, **settings, "seed": seed}
         return finetune(model, TASK, train=self.learned, dev=self.choosing, **chosen).model
+
+    def at_its_rate(self, model: TextModel, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings with the rate that lets a first run tell most of the sentences that choose."""
+        usual = FineTuning.of({**SETTINGS, **settings}).rate_for(model.model.recipe)
+        scores: dict[float, float] = {}
+        for rate in (times * usual for times in RATES):
+            chosen: dict[str, Any] = {**SETTINGS, **settings, "seed": 0, "rate": rate}
+            found = finetune(model, TASK, train=self.learned, dev=self.choosing, **chosen)
+            scores[rate] = found.best.score
+        return {**settings, "rate": max(scores, key=lambda rate: scores[rate])}
 
     def right(self, tuned: FineTuned) -> Floats:
         """Of each sentence that judges, how many words it has right."""
