@@ -1,4 +1,7 @@
-"""Errors a user can act on."""
+"""What ends a verb before its time: errors a user can act on, and signals."""
+
+import signal
+from pathlib import Path
 
 
 class UserError(Exception):
@@ -18,3 +21,19 @@ class MissingExtra(UserError):
 
     def __reduce__(self) -> tuple[type, tuple[str, str]]:
         return MissingExtra, self._made_of  # as it comes from another process
+
+
+class Interrupted(Exception):
+    """Training stopped because it was asked to, after a whole step.
+
+    ``exit_code`` is what a shell expects of a process that a signal ended: 130 or 143.
+    """
+
+    def __init__(self, signal_number: int, step: int, checkpoint: Path | None) -> None:
+        kept = f"; go on from {checkpoint} by the same command with --resume" if checkpoint else ""
+        super().__init__(f"stopped by {signal.Signals(signal_number).name} after step {step}{kept}")
+        self.exit_code = 128 + signal_number
+        self._made_of = (signal_number, step, checkpoint)
+
+    def __reduce__(self) -> tuple[type, tuple[int, int, Path | None]]:
+        return Interrupted, self._made_of  # as it comes from another process

@@ -10,13 +10,12 @@ from typer.testing import CliRunner, Result
 
 from bertwright.analysis.planted.expecting import same
 from bertwright.cli.application import app
-from bertwright.errors import UserError
+from bertwright.errors import Interrupted, UserError
 from bertwright.studies.compression_checks import checking
 from bertwright.studies.compression_checks.ground import Ground
 from bertwright.studies.compression_checks.page import draw, write_checks
 from bertwright.studies.compression_checks.row import Checked, Measured, Row
 from bertwright.studies.compression_checks.rows import all_rows, chosen
-from bertwright.training.interruption import Interrupted
 
 
 def invoke(*words: str) -> Result:

@@ -10,7 +10,7 @@ import ray
 from ray.cluster_utils import Cluster
 from small_study import small_study
 
-from bertwright.errors import UserError
+from bertwright.errors import Interrupted, UserError
 from bertwright.recipes.loading import import_plugin
 from bertwright.studies import running
 from bertwright.studies.corpora import Files, Grammar, Written
@@ -19,7 +19,6 @@ from bertwright.studies.running import Found, run_study
 from bertwright.text.preparation import prepare
 from bertwright.text.shards import Data
 from bertwright.text.tokenizers import WordPieceChoice
-from bertwright.training.interruption import Interrupted
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,8 @@ import torch
 from safetensors.torch import load_file
 from toy import Part, Toy, weights
 
-from bertwright.errors import UserError
+from bertwright.errors import Interrupted, UserError
 from bertwright.training.clock import Place, every
-from bertwright.training.interruption import Interrupted
 from bertwright.training.loop import Evaluation, train
 from bertwright.training.procedure import Procedure
 from bertwright.training.reporting import Reporter, StepReport

@@ -18,14 +18,13 @@ from safetensors.torch import load_file
 from small_recipe import CHANGES, small
 
 from bertwright.cli.application import main
-from bertwright.errors import MissingExtra, UserError
+from bertwright.errors import Interrupted, MissingExtra, UserError
 from bertwright.files import held
 from bertwright.model.folder import TRAINING, load_model
 from bertwright.model.model import Model
 from bertwright.text.shards import Data
 from bertwright.training import pretraining
 from bertwright.training.charts import draw_losses
-from bertwright.training.interruption import Interrupted
 from bertwright.training.metrics_file import read_metrics
 from bertwright.training.pretraining import Pretrained, pretrain
 from bertwright.training.run_folder import fitted

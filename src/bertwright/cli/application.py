@@ -39,7 +39,7 @@ from bertwright.cli import (
     trim,
     view,
 )
-from bertwright.errors import UserError
+from bertwright.errors import Interrupted, UserError
 
 app = typer.Typer(
     name="bertwright",
@@ -102,12 +102,16 @@ app.command("view")(view.view)
 
 
 def main() -> None:
-    """Run one verb; a user's mistake is one sentence on stderr and exit code 2."""
+    """Run one verb; a user's mistake is one sentence on stderr and exit code 2, a signal another
+    and its own code."""
     try:
         app()
     except UserError as error:
         print(f"bertwright: {error}", file=sys.stderr)
         sys.exit(2)
+    except Interrupted as interrupted:
+        print(f"bertwright: {interrupted}", file=sys.stderr)
+        sys.exit(interrupted.exit_code)
     except OSError as error:
         if error.filename is None:
             raise

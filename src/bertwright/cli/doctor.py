@@ -8,6 +8,7 @@ import typer
 from bertwright.cli.output import AsJson, report, say
 from bertwright.cli.plugin import Plugin
 from bertwright.cli.recipes import recipe_and_changes
+from bertwright.errors import Interrupted
 
 if TYPE_CHECKING:
     from bertwright.training.doctor import Finding
@@ -38,7 +39,6 @@ def doctor(
 
     tune_allocator()
     from bertwright.training.doctor import examine
-    from bertwright.training.interruption import Interrupted
 
     name, changes = recipe_and_changes(words)
     try:

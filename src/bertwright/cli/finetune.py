@@ -12,6 +12,7 @@ from bertwright.cli.output import AsJson, report, say
 from bertwright.cli.plugin import Plugin
 from bertwright.cli.stated import refuse
 from bertwright.cli.tasks import Asked
+from bertwright.errors import Interrupted, UserError
 
 if TYPE_CHECKING:
     from bertwright.model.text_model import TextModel
@@ -101,7 +102,6 @@ def finetune(
     from bertwright.machine import tune_allocator
 
     tune_allocator()
-    from bertwright.errors import UserError
     from bertwright.files import require_free
     from bertwright.interop.loading import load
     from bertwright.recipes.loading import changed
@@ -139,8 +139,6 @@ def finetune(
 @contextmanager
 def uninterrupted() -> Generator[None]:
     """Ends with the exit code of a signal where there was one."""
-    from bertwright.training.interruption import Interrupted
-
     try:
         yield
     except Interrupted as interrupted:
@@ -191,7 +189,6 @@ def _search(
     output: Path,
     settings: dict[str, Any],
 ) -> dict[str, Any]:
-    from bertwright.errors import UserError
     from bertwright.tasks.search import GRIDS, search_drawn, search_grid
 
     watch = watching(many=False)
@@ -226,7 +223,6 @@ def _sizes(
     output: Path,
     settings: dict[str, Any],
 ) -> dict[str, Any]:
-    from bertwright.errors import UserError
     from bertwright.files import atomic_folder
     from bertwright.tasks.learning_curve import learning_curve
 
@@ -247,8 +243,6 @@ def _glue(model: "TextModel", data: Path, output: Path, settings: dict[str, Any]
 
 
 def _one(several: "Sequence[TaskData]") -> "TaskData":
-    from bertwright.errors import UserError
-
     if len(several) > 1:
         raise UserError("--folds and --sizes are asked of one task: name one")
     return several[0]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bertwright.cli.output import AsJson, report, say
+from bertwright.cli.output import AsJson, report
 from bertwright.cli.plugin import Plugin
 from bertwright.cli.recipes import recipe_and_changes
 from bertwright.errors import UserError
@@ -55,25 +55,20 @@ def pretrain(
     spent = seconds_since_start()
     tune_allocator()
     from bertwright.training import pretraining
-    from bertwright.training.interruption import Interrupted
 
     name, changes = recipe_and_changes(words)
-    try:
-        result = pretraining.pretrain(
-            name,
-            data,
-            output,
-            changes=changes,
-            budget=budget,
-            resume=resume,
-            start_from=start_from,
-            teacher=_teacher(teacher, lessons),
-            tensorboard=tensorboard,
-            seconds_spent=spent,
-        )
-    except Interrupted as interrupted:
-        say(f"bertwright: {interrupted}")
-        raise typer.Exit(interrupted.exit_code) from None
+    result = pretraining.pretrain(
+        name,
+        data,
+        output,
+        changes=changes,
+        budget=budget,
+        resume=resume,
+        start_from=start_from,
+        teacher=_teacher(teacher, lessons),
+        tensorboard=tensorboard,
+        seconds_spent=spent,
+    )
     cost = {"steps": result.steps, "tokens": result.tokens, "seconds": result.seconds}
     report({"model": str(result.path), **cost, **result.figures}, as_json)
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from bertwright.cli.output import AsJson, report, say
+from bertwright.errors import Interrupted
 
 
 def quickstart(
@@ -23,7 +24,6 @@ def quickstart(
     spent = seconds_since_start()
     tune_allocator()
     from bertwright.studies.quickstart import quickstart
-    from bertwright.training.interruption import Interrupted
 
     try:
         found = quickstart(output, minutes, say if as_json else print, spent)

@@ -7,7 +7,7 @@ import typer
 
 from bertwright.cli.output import AsJson, report, say
 from bertwright.cli.plugin import Plugin
-from bertwright.errors import UserError
+from bertwright.errors import Interrupted, UserError
 
 if TYPE_CHECKING:
     from bertwright.studies.running import Found
@@ -171,7 +171,6 @@ def _found(
 ) -> "Found":
     """Run a study."""
     from bertwright.studies.running import run_study
-    from bertwright.training.interruption import Interrupted
 
     try:
         return run_study(study, output, data=data, processes=processes, on=on, say=say)

@@ -5,28 +5,11 @@ import signal
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 NOTED = b"\nstopping after this step, with a checkpoint; a second signal stops at once\n"
-
-
-class Interrupted(Exception):
-    """Training stopped because it was asked to, after a whole step.
-
-    ``exit_code`` is what a shell expects of a process that a signal ended: 130 or 143.
-    """
-
-    def __init__(self, signal_number: int, step: int, checkpoint: Path | None) -> None:
-        kept = f"; go on from {checkpoint} by the same command with --resume" if checkpoint else ""
-        super().__init__(f"stopped by {signal.Signals(signal_number).name} after step {step}{kept}")
-        self.exit_code = 128 + signal_number
-        self._made_of = (signal_number, step, checkpoint)
-
-    def __reduce__(self) -> tuple[type, tuple[int, int, Path | None]]:
-        return Interrupted, self._made_of  # as it comes from another process
 
 
 class Interruption:

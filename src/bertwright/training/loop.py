@@ -15,6 +15,7 @@ from typing import Generic
 import torch
 from torch import Tensor
 
+from bertwright.errors import Interrupted
 from bertwright.objectives.objective import Loss
 from bertwright.optimisers.optimiser import Update
 from bertwright.optimisers.parameters import MasterParameters
@@ -23,7 +24,7 @@ from bertwright.training.checkpoints import Checkpoint, Checkpoints
 from bertwright.training.clipping import Clipping
 from bertwright.training.clock import Clock, Place, When, never
 from bertwright.training.distributed import ALONE, Processes
-from bertwright.training.interruption import Interrupted, Interruption, interruptions
+from bertwright.training.interruption import Interruption, interruptions
 from bertwright.training.procedure import Procedure
 from bertwright.training.reporting import Reporter
 from bertwright.training.step_watch import Pending, StepWatch

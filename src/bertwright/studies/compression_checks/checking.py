@@ -7,12 +7,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bertwright.analysis.planted.expecting import Expected
+from bertwright.errors import Interrupted
 from bertwright.machine import one_thread
 from bertwright.studies.compression_checks.ground import Ground, made
 from bertwright.studies.compression_checks.row import Checked, Measured, Row
 from bertwright.studies.compression_checks.rows import chosen
 from bertwright.studies.side_by_side import side_by_side
-from bertwright.training.interruption import Interrupted
 
 
 def check_all(rows: Sequence[Row], quick: bool, say: Callable[[str], None]) -> Iterator[Checked]:
