@@ -136,7 +136,8 @@ def test_states_that_are_kept_are_those_of_the_model(pretrained) -> None:
         found = adapted(pretrained("bert"), "frozen", task, examples, calibrate=False)
         said = found.model.predict(examples)
         for own, kept in zip(said, found.best.predictions[0], strict=True):
-            assert own.answer == kept.answer
+            # Batches differ, and with them how bfloat16 rounds.
+            assert own.probabilities == pytest.approx(kept.probabilities, abs=2e-2)
 
 
 @pytest.mark.parametrize("mix", ["concat", "sum", "mean", "learned"])

@@ -63,6 +63,12 @@ class OverWords(nn.Module):
             for name, _ in self.lstm.named_parameters()
         }
 
+    @property
+    def first_maps(self) -> list[tuple[Tensor, Tensor]]:
+        """The weights (4 H, W) and biases (4 H,) that read what comes in, of both directions."""
+        of = dict(self.lstm.named_parameters())
+        return [(of[f"weight_ih_l0{way}"], of[f"bias_ih_l0{way}"]) for way in ("", "_reverse")]
+
     def forward(self, x: Tensor, sizes: Sequence[int]) -> Tensor:
         rows = nn.utils.rnn.pad_sequence(list(x.split(list(sizes))), batch_first=True)
         lengths = torch.tensor(sizes)

@@ -27,6 +27,7 @@ from bertwright.tasks.answers.answer import Answer
 from bertwright.tasks.apart import check_apart
 from bertwright.tasks.head_parts import ActivatedDense, HeadMix, Mix, OverWords
 from bertwright.tasks.reading_out import READ_ROWS, SIDE_BY_SIDE, ReadOut, read_places
+from bertwright.tasks.standard import Maps, Standard
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,11 @@ class HeadChoice(Choice):
 
     def inherit(self, head: "Head", model: Model) -> None:
         """Take over what a pre-trained model has of this head."""
+
+    def first_maps(self, head: "Head") -> Maps:
+        """The linear maps that read the states, of a head that is drawn anew; none of one that goes
+        on from what was trained on states as they are."""
+        return ()
 
     def read_layers(self, recipe: Recipe) -> Layers:
         """The layers, put side by side whatever becomes of them afterwards."""
@@ -129,6 +135,10 @@ class Dense(HeadChoice):
         activation = torch.tanh if name == "tanh" else ACTIVATIONS[name]
         return ActivatedDense(width, activation), width, (beginning.rate, beginning.rate)
 
+    def first_maps(self, head: "Head") -> Maps:
+        assert isinstance(head.enter, ActivatedDense)
+        return [(head.enter.dense.weight, head.enter.dense.bias)]
+
 
 class Transformed(HeadChoice):
     """dense, activation, norm, dropout, out; all but out goes on from the transform before the
@@ -161,6 +171,9 @@ class Plain(HeadChoice):
     ) -> tuple[nn.Module, int, tuple[float, float]]:
         return nn.Identity(), width, (beginning.rate, 0.0)
 
+    def first_maps(self, head: "Head") -> Maps:
+        return [(head.out.weight, head.out.bias)] if isinstance(head.out, nn.Linear) else ()
+
 
 class BiLstm(HeadChoice):
     """dropout, LSTMs over the words of a row in both directions, dropout, out: the small model into
@@ -177,12 +190,19 @@ class BiLstm(HeadChoice):
         lstm = OverWords(width, self.width // 2, self.depth)
         return lstm, 2 * (self.width // 2), (beginning.rate, beginning.rate)
 
+    def first_maps(self, head: "Head") -> Maps:
+        assert isinstance(head.enter, OverWords)
+        return head.enter.first_maps
+
 
 class Head(nn.Module):
     """Reads states and answers: mix, enter, then a linear map to the outputs.
 
-    ``rates`` are those of the dropout before and after ``enter``.
+    ``rates`` are those of the dropout before and after ``enter``. ``standard`` is the form in which
+    what is mixed goes on while the head is trained on states that stay as they are.
     """
+
+    standard: Standard | None = None
 
     def __init__(
         self,
@@ -199,6 +219,11 @@ class Head(nn.Module):
         self.mix, self.enter = mix, enter
         number = beginning.num_outputs
         self.out: nn.Module = nn.Linear(width, number) if number else nn.Identity()
+
+    @property
+    def first_maps(self) -> Maps:
+        """Those that may read states in standard form."""
+        return self.choice.first_maps(self)
 
     def places(
         self, pieces: Tensor, document: Tensor | None, where: Tensor | None = None
@@ -228,7 +253,9 @@ class Head(nn.Module):
     ) -> Tensor:
         """What was read (M, W') to outputs (M, K)."""
         before, after = self.rates
-        x = dropout(self.mix(found), before, noise, 0)
+        x = self.mix(found)
+        x = x if self.standard is None else self.standard(x)
+        x = dropout(x, before, noise, 0)
         x = self.enter(x, sizes) if isinstance(self.enter, OverWords) else self.enter(x)
         return self.out(dropout(x, after, noise, 1)).float()
 

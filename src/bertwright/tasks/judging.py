@@ -96,6 +96,8 @@ class Judge(Reporter):
     def _model(self, number: int) -> FineTuned:
         training, part = self.training, self.training.parts[number]
         net = training.net.task_model(number, training.state(self.parameters))
+        if (standard := training.net.head(number).standard) is not None:
+            standard.fold_into(net.head.first_maps)
         part.answering.fold_into(net.head.out)
         return FineTuned(
             net,

@@ -13,6 +13,7 @@ from bertwright.tasks.answers import Floats, Prediction
 from bertwright.tasks.encoding import TaskRow, documents_of
 from bertwright.tasks.fine_tuned import FineTuned, flat_places
 from bertwright.tasks.parts import Part
+from bertwright.tasks.standard import Standard
 from bertwright.tasks.task_model import Adapted
 
 
@@ -34,10 +35,20 @@ class KeptStates:
 
     def of(self, part: int, numbers: Sequence[int]) -> Tensor:
         """Of training rows, one after the other: (M, W)."""
+        kept = self._training(part)
+        return torch.cat([kept[number] for number in numbers]).to(self._source.device)
+
+    @torch.no_grad()
+    def standard(self, part: int) -> Standard:
+        """The standard form of what the head of a part makes of its training rows at first."""
+        mix, device = self._heads[part].mix, self._source.device
+        found = Standard.of(mix(states.float()) for states in self._training(part))
+        return Standard(found.centre.to(device), found.spread.to(device))
+
+    def _training(self, part: int) -> list[Tensor]:
         if not self._train:
             self._train = [self._read(n, p.rows) for n, p in enumerate(self._parts)]
-        kept = self._train[part]
-        return torch.cat([kept[number] for number in numbers]).to(self._source.device)
+        return self._train[part]
 
     @torch.inference_mode()
     def predictions(self, part: int, model: FineTuned) -> list[Prediction]:

@@ -79,12 +79,13 @@ class Training:
     def run(self, plans: Sequence[BatchPlan], turns: Turns, compiled: bool) -> Best:
         """Train with the seed of the turns, which draws heads, order and dropout."""
         device, seed = self.source.device, turns.seed
-        self._begin(seed)
-        parameters = MasterParameters(self.net, roles(self.net), self.precision, device)
-        clock = Clock(self.epochs * turns.steps_per_epoch)
+        known = self._begin(seed)
         kept = None
         if self.net.adaptation.keeps_states:
             kept = KeptStates(self.source, self.net, self.parts, self.precision)
+            self._standardise(kept, known)
+        parameters = MasterParameters(self.net, roles(self.net), self.precision, device)
+        clock = Clock(self.epochs * turns.steps_per_epoch)
         judge = Judge(self, parameters, seed, clock, kept)
         if not self.epochs:
             judge.evaluate(clock.place(0))
@@ -145,8 +146,8 @@ class Training:
         state = parameters.state()
         return state if self.seen is None else self.seen.restored(state, "encoder.")
 
-    def _begin(self, seed: int) -> None:
-        """The parameters as they are before the first step."""
+    def _begin(self, seed: int) -> list[bool]:
+        """The parameters as they are before the first step; which heads know their task already."""
         own, known = self.net.encoder, self.source.model.encoder.state_dict()
         own.load_state_dict(known if self.seen is None else self.seen.cut(known), strict=False)
         self.net.adaptation.begin(own, self.net.recipe, seed)
@@ -154,20 +155,34 @@ class Training:
             self.net.output.load_state_dict(self.source.model.output.state_dict())
         if self.net.changes is not None:
             self.net.changes.begin(seed)
-        for number, part in enumerate(self.parts):
+        known = [
             self._begin_head(self.net.head(number), part, seed)
+            for number, part in enumerate(self.parts)
+        ]
         if self.teaching is not None:
             self.teaching.begin(seed)
+        return known
 
-    def _begin_head(self, head: Head, part: Part, seed: int) -> None:
+    def _begin_head(self, head: Head, part: Part, seed: int) -> bool:
         """One that knows nothing, or that of a model that has learned the same task already."""
         known = self.source
         if isinstance(known, FineTuned) and known.knows(part.task, head.state_dict()):
             head.load_state_dict(known.net.head.state_dict())
             part.answering.unfold_from(head.out)
-            return
+            return True
         begin(head, known.model, seed)
         part.answering.begin(head.out, known)
+        return False
+
+    def _standardise(self, kept: KeptStates, known: Sequence[bool]) -> None:
+        """Let heads learn on states in standard form, unless they begin as one of pre-training."""
+        for number, plan in enumerate(self.net.plans):
+            head = self.net.head(number)
+            if not head.first_maps or plan.answer == "cloze":
+                continue
+            head.standard = kept.standard(number)
+            if known[number]:
+                head.standard.unfold_from(head.first_maps)
 
     def _counts(self, rows: Sequence[TaskRow], count: float) -> Mapping[str, float]:
         """What losses beside that of the labels are divided by."""
