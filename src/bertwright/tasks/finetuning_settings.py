@@ -25,7 +25,8 @@ class FineTuning(Settings):
     """How a task is learned.
 
     ``rate`` None takes what is usual for the adaptation, of everything 5e-5 times 768 over the
-    width of the encoder: narrow models want larger steps (Turc et al. 2019). ``dropout`` takes the
+    width of the encoder: narrow models want larger steps (Turc et al. 2019), and so do those that
+    Muon has trained. ``dropout`` takes the
     place of the recipe's everywhere. ``length`` None takes what the encoder allows, 512 at most.
     ``batch`` is in examples. The run is repeated with ``seeds`` seeds, the first of which is
     ``seed``.

@@ -11,6 +11,7 @@ from bertwright.encoder.encoder import Encoder, blocks_of
 from bertwright.encoder.initialisation import initialise
 from bertwright.errors import UserError
 from bertwright.model.grids import Grid
+from bertwright.optimisers.muon import Muon
 from bertwright.recipes import Recipe
 from bertwright.tasks.adaptation.adapters import begin_adapters, insert_adapters
 from bertwright.tasks.adaptation.changes import Changes
@@ -18,6 +19,10 @@ from bertwright.tasks.adaptation.low_rank import LowRankChanges, matrices_of
 
 USUAL_RATE, USUAL_WIDTH = 5e-5, 768
 """The learning rate of the encoder for which one was published (Devlin et al. 2019)."""
+
+AFTER_MUON = 10 / 3
+"""How many times that rate an encoder wants that Muon has trained (docs/results/adaptation.md, of
+``rates``): its matrices are large, and so must be what changes them."""
 
 ANY_VOCABULARY = 64
 """Pieces of an encoder of which only the blocks are wanted."""
@@ -48,7 +53,9 @@ class Adaptation(Choice):
 
     def usual_rate(self, recipe: Recipe) -> float:
         """The learning rate: narrow models want larger steps (Turc et al. 2019)."""
-        return self.faster * USUAL_RATE * USUAL_WIDTH / recipe.encoder.width
+        moved = isinstance(recipe.optimiser, Muon) and not self.adds
+        times = self.faster * (AFTER_MUON if moved else 1.0)
+        return times * USUAL_RATE * USUAL_WIDTH / recipe.encoder.width
 
     def check(self, recipe: Recipe) -> str | None:
         """What speaks against it for an encoder of this recipe, in words."""
