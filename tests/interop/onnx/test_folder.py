@@ -33,9 +33,10 @@ SOME = ["The red bird", "", TEXTS[0], " ".join(TEXTS), "The old tree is new"]
 
 @pytest.fixture(scope="module")
 def model() -> TextModel:
-    """Wide enough that its weights are most of its graph."""
+    """Wide enough that its weights are most of its graph, and of one block, as it is a folder that
+    is asked for."""
     tokenizer = bw.train_tokenizer([ENGLISH], WordPieceChoice(size=160))
-    recipe = toy("bert", "encoder.width=128", "encoder.positions.size=48")
+    recipe = toy("bert", "encoder.width=128", "encoder.depth.layers=1", "encoder.positions.size=48")
     return TextModel(shaken(Model.build(recipe, tokenizer.size), 0.05), tokenizer, "float32")
 
 
