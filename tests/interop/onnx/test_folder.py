@@ -118,7 +118,7 @@ print(*sorted({{"torch._dynamo", "onnx", "onnxscript"}} & set(sys.modules)))
         lambda model, folder: model.save(folder),
         lambda model, folder: model.record("*"),
         lambda model, folder: model.replace("*", abs),
-        lambda model, folder: model.embed("The red bird", layers="1"),
+        lambda model, folder: model.embed("The red bird", layers="0"),
         lambda model, folder: model.model(None),
         lambda model, folder: bw.finetune(model, OWN, train=classes(), out=folder),
         lambda model, folder: export_onnx(model, folder),
