@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -72,29 +72,37 @@ def shaken(module: Module, size: float) -> Module:
     return module
 
 
+@cache
+def published(system: str) -> Recipe:
+    """A system as it is: read once, since a recipe is frozen."""
+    return Recipe.load(system)
+
+
+@cache
 def toy(system: str, *overrides: str) -> Recipe:
     """A system with two blocks of width 32, rows of 24 places and 40 pieces."""
-    whole = Recipe.load(system)
-    narrow = hasattr(whole.encoder.embeddings, "width")
+    own = published(system)
+    memory = own.encoder.memory
+    narrow = hasattr(own.encoder.embeddings, "width")
     thin = ("encoder.bottleneck.width=16", "encoder.mixer.head_width=8")
-    phases = [phase.model_dump(include=KEPT, mode="json") for phase in whole.phases]
+    phases = [phase.model_dump(include=KEPT, mode="json") for phase in own.phases]
     return Recipe.load(
         system,
         "encoder.width=32",
         "encoder.depth.layers=2",
         *(["encoder.embeddings.width=24"] if narrow else []),
-        *(TOY_CHARACTERS if isinstance(whole.encoder.embeddings, Characters) else []),
+        *(TOY_CHARACTERS if isinstance(own.encoder.embeddings, Characters) else []),
         *(
             f"encoder.mixer.{key}={json.dumps(value)}"
             for key, value in TOY_MIXER.items()
-            if getattr(whole.encoder.mixer, key, None) is not None
+            if getattr(own.encoder.mixer, key, None) is not None
         ),
-        *(thin if whole.encoder.bottleneck else ()),
+        *(thin if own.encoder.bottleneck else ()),
         f"assembly.length={LENGTH}",
         f"text.tokenizer.size={VOCABULARY}",
         f"phases={json.dumps(phases)}",
         "batch_tokens=192",
-        *([f"encoder.memory={min(LENGTH, whole.encoder.memory)}"] if whole.encoder.memory else []),
+        *([f"encoder.memory={min(LENGTH, memory)}"] if memory else []),
         *([f"encoder.visibility={SPARSE[system]}"] if system in SPARSE else []),
         "precision=float32",
         "compile=false",

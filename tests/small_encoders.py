@@ -31,7 +31,7 @@ def byte_bpe() -> Tokenizer:
 Pretrained = Callable[..., TextModel]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def pretrained(wordpiece: Tokenizer, byte_bpe: Tokenizer) -> Pretrained:
     """An encoder of a system, as if it came from pre-training: its states are of a size to learn
     from; in float32 unless told."""

@@ -9,7 +9,7 @@ only to be imported.
 import difflib
 import inspect
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from pydantic import (
     BaseModel,
@@ -58,6 +58,14 @@ class Settings(BaseModel):
 class Choice(Settings):
     """The base of every axis (no ``kind``) and of every value of an axis (with a ``kind``)."""
 
+    # Asked of every class of an axis whenever a choice is read: found out once.
+    states_kind: ClassVar[bool] = False
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **settings: Any) -> None:
+        super().__pydantic_init_subclass__(**settings)
+        cls.states_kind = "kind" in inspect.get_annotations(cls)
+
     @classmethod
     def __get_pydantic_core_schema__(
         cls, source: type[BaseModel], handler: GetCoreSchemaHandler
@@ -88,7 +96,7 @@ class Choice(Settings):
     @classmethod
     def namesake(cls) -> "type[Choice] | None":
         """Another value of the same axis that has its kind."""
-        if "kind" not in inspect.get_annotations(cls):
+        if not cls.states_kind:
             return None
         axis = next(c for c in cls.__mro__ if Choice in c.__bases__)
         others = (other for other in axis.with_kinds() if other is not cls)
@@ -98,7 +106,7 @@ class Choice(Settings):
     def with_kinds(cls) -> "list[type[Self]]":
         """Every value of this axis."""
         children = cls.__subclasses__()
-        own = [child for child in children if "kind" in inspect.get_annotations(child)]
+        own = [child for child in children if child.states_kind]
         return own + [found for child in children for found in child.with_kinds()]
 
     @classmethod

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from captum.attr import IntegratedGradients
 from stock import TOKENIZERS, randomise
 
 from bertwright.analysis.analysis import Case
@@ -91,6 +90,9 @@ def test_importances(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("points", [3, 40])
 def test_integrated_gradients(points: int) -> None:
+    # Takes seconds to import, which the other worker need not spend.
+    from captum.attr import IntegratedGradients
+
     case = small_case()
     for number, text in enumerate(case.texts[:3]):
         own = Answer.of(case.subject, text, 0, number)

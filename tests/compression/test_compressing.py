@@ -13,11 +13,10 @@ from bertwright.errors import UserError
 from bertwright.interop.loading import load
 from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.data import TaskData
-from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.fine_tuned import FineTuned, load_fine_tuned
 from bertwright.tasks.finetuning import finetune
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
-from bertwright.tasks.task import Task
 from small_tasks import classes, tagged
 
 CLASSES = table_task("colours", Columns())
@@ -25,10 +24,22 @@ TAGS = tagging_task("colours")
 QUICK = {"rate": 3e-3, "dropout": 0.0, "compile": False, "batch": 8, "calibrate": False}
 
 
-def tuned(pretrained, task: Task = CLASSES, examples=None) -> FineTuned:
-    model = pretrained("bert", "encoder.depth.layers=4")
-    examples = examples or classes()
-    return finetune(model, task, train=examples, dev=examples, epochs=4, **QUICK).model
+@pytest.fixture(scope="module")
+def taught(pretrained, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folders of teachers who have learned once, what each test makes its own student of."""
+    folder, model = tmp_path_factory.mktemp("taught"), pretrained("bert", "encoder.depth.layers=4")
+    for name, (task, examples) in {
+        "classes": (CLASSES, classes()),
+        "tags": (TAGS, tagged()),
+    }.items():
+        given = {"train": examples, "dev": examples, "epochs": 4, "out": folder / name}
+        finetune(model, task, **given, **QUICK)
+    return folder
+
+
+@pytest.fixture
+def teacher(taught: Path) -> FineTuned:
+    return load_fine_tuned(taught / "classes")
 
 
 def data_of(teacher: FineTuned, examples=None) -> TaskData:
@@ -37,8 +48,9 @@ def data_of(teacher: FineTuned, examples=None) -> TaskData:
 
 
 @pytest.mark.parametrize("name", names_in(METHODS))
-def test_every_method_leaves_a_smaller_model(pretrained, tmp_path: Path, name: str) -> None:
-    teacher = tuned(pretrained)
+def test_every_method_leaves_a_smaller_model(
+    pretrained, teacher: FineTuned, tmp_path: Path, name: str
+) -> None:
     settings, how = {**QUICK, "epochs": 1}, Method.load(name)
     stated = how.model_dump(mode="json", by_alias=True)
     for stage in stated["stages"]:
@@ -64,8 +76,10 @@ def test_every_method_leaves_a_smaller_model(pretrained, tmp_path: Path, name: s
     assert len(told["alone"]) == len(told["scores"]) == 1
 
 
-def test_a_student_of_another_kind_learns_from_texts_that_nobody_labelled(pretrained) -> None:
-    teacher = tuned(pretrained, TAGS, tagged())
+def test_a_student_of_another_kind_learns_from_texts_that_nobody_labelled(
+    pretrained, taught: Path
+) -> None:
+    teacher = load_fine_tuned(taught / "tags")
     student = pretrained("elmo")
     words = [example.words for example in tagged()]
     unlabelled = [type(tagged()[0])(own[:4]) for own in words]
@@ -80,8 +94,7 @@ def test_a_student_of_another_kind_learns_from_texts_that_nobody_labelled(pretra
     assert found.best.model.net.recipe.name == student.model.recipe.name
 
 
-def test_the_same_seed_makes_the_same_student(pretrained) -> None:
-    teacher = tuned(pretrained)
+def test_the_same_seed_makes_the_same_student(teacher: FineTuned) -> None:
     first, second = (
         compress(teacher, "pkd-skip", data_of(teacher), settings={**QUICK, "seed": 3})
         for _ in range(2)
@@ -90,8 +103,9 @@ def test_the_same_seed_makes_the_same_student(pretrained) -> None:
     assert first.best.model.predict(texts) == second.best.model.predict(texts)
 
 
-def test_few_bits_are_few_bytes_and_a_beginning_like_any_other(pretrained, tmp_path: Path) -> None:
-    teacher = tuned(pretrained)
+def test_few_bits_are_few_bytes_and_a_beginning_like_any_other(
+    teacher: FineTuned, tmp_path: Path
+) -> None:
     settings = {**QUICK, "epochs": 1}
     small = compress(teacher, "q8-qat", data_of(teacher), settings=settings, out=tmp_path / "q")
     told, file = small.as_dict(), tmp_path / "q" / "model.safetensors"
@@ -106,8 +120,7 @@ def test_few_bits_are_few_bytes_and_a_beginning_like_any_other(pretrained, tmp_p
     assert shorter.as_dict()["smaller_in_bytes"] < 1
 
 
-def test_the_sharpest_blocks_have_more_bits(pretrained) -> None:
-    teacher = tuned(pretrained)
+def test_the_sharpest_blocks_have_more_bits(teacher: FineTuned) -> None:
     settings = {**QUICK, "epochs": 1}
     small = compress(teacher, "qbert-mixed", data_of(teacher), settings=settings).best.model
     adaptation = small.net.adaptation
@@ -118,8 +131,7 @@ def test_the_sharpest_blocks_have_more_bits(pretrained) -> None:
     assert {block for block, bits in enumerate(adaptation.bits) if bits == 3} == high
 
 
-def test_what_is_no_method_is_said(pretrained, tmp_path: Path) -> None:
-    teacher = tuned(pretrained)
+def test_what_is_no_method_is_said(teacher: FineTuned, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no method 'pkd-skp': did you mean 'pkd-skip'"):
         compress(teacher, "pkd-skp", data_of(teacher))
     file = tmp_path / "own.yaml"

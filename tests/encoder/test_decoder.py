@@ -13,9 +13,9 @@ from bertwright.encoder.stream import Coordinates, Source
 from bertwright.errors import UserError
 from bertwright.model import Model
 from bertwright.recipes import Recipe
-from recipes_at_toy_size import SYSTEMS, VOCABULARY, shaken, toy, toy_batch
+from recipes_at_toy_size import SYSTEMS, VOCABULARY, published, shaken, toy, toy_batch
 
-DECODING = [system for system in SYSTEMS if Recipe.load(system).decoder is not None]
+DECODING = [system for system in SYSTEMS if published(system).decoder is not None]
 every_decoder = pytest.mark.parametrize("system", DECODING)
 LENGTH, TARGETS = 14, 9
 

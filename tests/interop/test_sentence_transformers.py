@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sentence_transformers import SentenceTransformer
 from typer.testing import CliRunner
 
 from bertwright.bench.embedding import checkpoint_folder
@@ -23,6 +22,9 @@ SETTINGS = {"epochs": 1, "compile": False, "precision": "float32"}
 
 @pytest.mark.parametrize("read", ["mean", "first"])
 def test_a_model_of_closeness_gives_the_same_vectors(tmp_path: Path, read: str) -> None:
+    # Takes seconds to import, which the other worker need not spend.
+    from sentence_transformers import SentenceTransformer
+
     model = load(checkpoint_folder(), "float32")
     task = table_task("own", Columns(), ClosenessAnswer(highest=5.0))
     head = {"kind": "plain", "read": read}

@@ -12,9 +12,10 @@ from bertwright.encoder.roles import roles
 from bertwright.encoder.stream import Coordinates
 from bertwright.model import Model
 from bertwright.model.counting import parameters_by_part
+from bertwright.model.model import TensorBatch
 from bertwright.objectives.objective import visibility_of
 from bertwright.recipes import Recipe
-from recipes_at_toy_size import LENGTH, SYSTEMS, VOCABULARY, toy, toy_batches
+from recipes_at_toy_size import LENGTH, SYSTEMS, VOCABULARY, published, toy, toy_batches
 
 every_system = pytest.mark.parametrize("system", SYSTEMS)
 
@@ -24,8 +25,14 @@ def built(system: str, *overrides: str) -> Model:
 
 
 def total_loss(model: Model, phase: int, noise: Noise | None = None) -> torch.Tensor:
+    return loss_of(model, phase, toy_batches(model.recipe, phase), noise)
+
+
+def loss_of(
+    model: Model, phase: int, batches: list[TensorBatch], noise: Noise | None = None
+) -> torch.Tensor:
     objectives, total = model.recipe.objectives_of(phase), torch.zeros(())
-    for batch in toy_batches(model.recipe, phase):
+    for batch in batches:
         for name, loss in model.losses(batch, objectives, noise).items():
             weight = 1.0 if objectives[name].guesses else objectives[name].weight.at(0.0)
             total = total + weight * loss.sum / loss.count
@@ -71,9 +78,9 @@ def test_padding_and_batch_mates_change_nothing(system):
     torch.testing.assert_close(together[1, :15], model(pieces[1:2, :15])[0], atol=1e-5, rtol=1e-5)
 
 
-KEEPING_ANY_RULE = [s for s in SYSTEMS if Recipe.load(s).encoder.mixer.any_rule]
-WITH_HEADS = [s for s in SYSTEMS if hasattr(Recipe.load(s).encoder.mixer, "heads")]
-WITH_KERNELS = [s for s in SYSTEMS if hasattr(Recipe.load(s).encoder.mixer, "kernel")]
+KEEPING_ANY_RULE = [s for s in SYSTEMS if published(s).encoder.mixer.any_rule]
+WITH_HEADS = [s for s in SYSTEMS if hasattr(published(s).encoder.mixer, "heads")]
+WITH_KERNELS = [s for s in SYSTEMS if hasattr(published(s).encoder.mixer, "kernel")]
 
 
 @pytest.mark.parametrize("system", KEEPING_ANY_RULE)
@@ -181,11 +188,12 @@ def test_one_batch_can_be_learned_by_heart(system):
     # States that are bounded need larger weights to say the same.
     rate = 2e-2 if model.recipe.encoder.mixer.recurrent else 5e-3
     optimiser = torch.optim.Adam(model.parameters(), lr=rate)
+    batches = toy_batches(model.recipe, phase)
     loss, steps = math.inf, 0
     while loss >= 0.3:
         assert steps < 120, f"the loss is {loss} after {steps} steps"
         optimiser.zero_grad()
-        total = total_loss(model, phase)
+        total = loss_of(model, phase, batches)
         total.backward()
         optimiser.step()
         loss, steps = float(total.detach()), steps + 1

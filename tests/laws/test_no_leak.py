@@ -34,8 +34,7 @@ from bertwright.encoder.visibility import (
     tiles,
 )
 from bertwright.model import Model
-from bertwright.recipes import Recipe
-from recipes_at_toy_size import SYSTEMS, VOCABULARY, toy
+from recipes_at_toy_size import SYSTEMS, VOCABULARY, published, toy
 
 LENGTH = 16
 
@@ -83,14 +82,9 @@ def _asking() -> Coordinates:
 LAYOUTS = {"plain": PLAIN, "padded": _padded(), "asking": _asking()}
 
 
-@cache
-def whole(system: str) -> Recipe:
-    return Recipe.load(system)
-
-
 def kernels_of(system: str) -> list[str]:
     """Those that can compute what a recipe asks for; a mixer without a choice has one."""
-    encoder = whole(system).encoder
+    encoder = published(system).encoder
     if isinstance(encoder.mixer, LstmChoice):
         return ["explicit", "auto"]
     if not isinstance(encoder.mixer, AttentionChoice | FixedPatterns):
@@ -102,7 +96,7 @@ def kernels_of(system: str) -> list[str]:
 
 def keeps(system: str, rule: Visibility | None) -> bool:
     """Whether a recipe has another rule of its own, and a mixer that can keep this one."""
-    encoder = whole(system).encoder
+    encoder = published(system).encoder
     if rule is None or rule == encoder.visibility:
         return rule is None
     if encoder.mixer.recurrent:
@@ -127,7 +121,7 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
 
 
 # Recipes that have an encoder in common are one case.
-DISTINCT = {whole(system).encoder.model_dump_json(): system for system in SYSTEMS}
+DISTINCT = {published(system).encoder.model_dump_json(): system for system in SYSTEMS}
 
 CASES = [
     (system, kernel, name)
@@ -152,7 +146,7 @@ def test_nothing_passes_where_the_rule_says_no(system: str, kernel: str, name: s
 @cache
 def memory_of(system: str) -> tuple[int, ...]:
     """The documents of what is remembered: first nothing, then text; none where that cannot be."""
-    encoder = whole(system).encoder
+    encoder = published(system).encoder
     memory = (0,) if encoder.mixer.recurrent else (-1, -1, 0, 0)
     try:
         EncoderChoice.model_validate({**encoder.model_dump(mode="json"), "memory": len(memory)})

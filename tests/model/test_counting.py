@@ -10,7 +10,7 @@ from bertwright.model.counting import arithmetic, counted, parameters_by_part, t
 from bertwright.model.hardware import hours
 from bertwright.recipes import Recipe
 from bertwright.recipes.about import about
-from recipes_at_toy_size import SYSTEMS, VOCABULARY, toy, toy_batch
+from recipes_at_toy_size import SYSTEMS, VOCABULARY, published, toy, toy_batch
 
 COUNTS = [
     pytest.param(system, count, id=f"{system}-{count.size}-{count.parameters}")
@@ -43,7 +43,7 @@ def test_papers_state_them_within_one_percent(name, stated):
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_arithmetic_is_what_pytorch_counts(system):
-    kernel = hasattr(Recipe.load(system).encoder.mixer, "kernel")
+    kernel = hasattr(published(system).encoder.mixer, "kernel")
     recipe = toy(system, *(["encoder.mixer.kernel=explicit"] if kernel else []))
     model = Model.build(recipe, VOCABULARY)
     length = recipe.assembly.length

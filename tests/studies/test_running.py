@@ -6,8 +6,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-import ray
-from ray.cluster_utils import Cluster
 from small_study import small_study
 
 from bertwright.errors import Interrupted, UserError
@@ -287,6 +285,10 @@ def test_arms_that_share_no_figure_are_shown(
 
 
 def test_a_cluster_of_two_nodes_finds_the_same(tmp_path: Path, data: Path, found: Found) -> None:
+    # Takes a while to import, which the other worker need not spend.
+    import ray
+    from ray.cluster_utils import Cluster
+
     head = {"num_cpus": 1, "include_dashboard": False, "include_log_monitor": False}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     cluster.add_node(num_cpus=1)

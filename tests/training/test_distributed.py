@@ -1,50 +1,17 @@
 """N processes equal one."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import torch
-from toy import Toy, weights
+from forks import together
+from toy import Toy, trained_together, weights
 
 from bertwright.training.distributed import ALONE, Processes
 from bertwright.training.loop import train
 
-PROGRAM = """
-import sys
-from pathlib import Path
-import torch
-from toy import Toy, weights
-from bertwright.training.distributed import processes
-from bertwright.training.loop import train
-
-folder = Path(sys.argv[1])
-with processes() as mine:
-    for precision in ("float32", "bf16"):
-        toy = Toy(folder / precision, steps=10, processes=mine, precision=precision)
-        train(toy.job())
-        torch.save(weights(toy), folder / f"{precision}-{mine.rank}.pt")
-"""
-
 
 def test_two_processes_end_within_rounding_of_one(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--standalone",
-            "--nproc-per-node=2",
-            str(program),
-            str(tmp_path),
-        ],
-        check=True,
-        capture_output=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
-    )
+    together(trained_together, tmp_path)
     for precision, tolerance in (("float32", 1e-5), ("bf16", 2e-2)):
         first, second = (torch.load(tmp_path / f"{precision}-{rank}.pt") for rank in range(2))
         assert torch.equal(first, second)

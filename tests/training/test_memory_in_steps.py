@@ -1,12 +1,11 @@
 """Memory between steps belongs to rows of the text, however a step is cut."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from forks import together
 from safetensors.torch import load_file
 
 from bertwright.text.shards import Data
@@ -43,11 +42,7 @@ def test_processes_remember_their_own_rows_and_one_goes_on_with_all(
 ) -> None:
     recipe = toy("transformer-xl", *CHANGES, "checkpoint_every=3")
     pretrain(recipe, data, tmp_path / "one")
-    (tmp_path / "recipe.yaml").write_text(recipe.as_yaml())
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    verb = ["-m", "bertwright", "pretrain", str(tmp_path / "recipe.yaml")]
-    paths = ["--data", str(data.path), "-o", str(tmp_path / "two")]
-    subprocess.run([sys.executable, *torchrun, *verb, *paths], check=True, capture_output=True)
+    together(pretrain, recipe, data.path, tmp_path / "two")
     # As if it had been stopped after its first checkpoint.
     shutil.copytree(tmp_path / "two", tmp_path / "cut")
     shutil.rmtree(tmp_path / "cut" / "checkpoints" / "step-00000006")

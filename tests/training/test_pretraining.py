@@ -1,7 +1,6 @@
 """From a data set to a model folder, and every way to be stopped on it."""
 
 import json
-import multiprocessing
 import os
 import pickle
 import resource
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from forks import forks
 from safetensors.torch import load_file
 from small_recipe import CHANGES, small
 
@@ -30,9 +30,6 @@ from bertwright.training.pretraining import Pretrained, pretrain
 from bertwright.training.run_folder import fitted
 from bertwright.training.step_watch import NotFinite
 from recipes_at_toy_size import SYSTEMS, toy
-
-forks = multiprocessing.get_context("forkserver")
-forks.set_forkserver_preload(["bertwright.training.pretraining"])
 
 BERT = ("phases=[{share: 0.7, length: 16}, {share: 0.3}]", "encoder.positions.size=64")
 """BERT with dropout, and a phase of short rows before a phase of longer ones."""

@@ -1,6 +1,5 @@
 """A run that was stopped, at any moment and in any way, ends as one that never was."""
 
-import multiprocessing
 import os
 import random
 import shutil
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from forks import forks
 from toy import Toy, finish, weights
 
 from bertwright.errors import UserError
@@ -22,11 +22,6 @@ from bertwright.training.loop import train
 
 STEPS = 50
 """With shares of .7 and .3 the phase changes at step 35."""
-
-# A server that has PyTorch imported forks a process for each attempt: real processes to kill,
-# without waiting two seconds for each.
-forks = multiprocessing.get_context("forkserver")
-forks.set_forkserver_preload(["bertwright.training.loop"])
 
 
 def killed_after(seconds: float, folder: Path) -> bool:

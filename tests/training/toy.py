@@ -22,10 +22,12 @@ from bertwright.training.batch_source import StepBatch
 from bertwright.training.checkpoints import Checkpoints
 from bertwright.training.clipping import Clipping
 from bertwright.training.clock import Clock, Place, every
-from bertwright.training.distributed import ALONE, Processes
+from bertwright.training.distributed import ALONE, Processes, processes
 from bertwright.training.loop import Job, train
 
 WIDTH, NUM_ROWS, ROWS_PER_STEP = 6, 100, 16
+
+PRECISIONS: tuple[Precision, ...] = ("float32", "bf16")
 
 
 class Net(nn.Module):
@@ -142,3 +144,12 @@ def finish(folder: Path, steps: int) -> None:
     train(job, start)
     torch.save(weights(toy), folder / "saving.pt")
     os.replace(folder / "saving.pt", folder / "weights.pt")  # a kill may fall in between
+
+
+def trained_together(folder: Path) -> None:
+    """Train as one of several processes in a folder, in two precisions, and keep the weights."""
+    with processes() as mine:
+        for precision in PRECISIONS:
+            toy = Toy(folder / precision, steps=10, processes=mine, precision=precision)
+            train(toy.job())
+            torch.save(weights(toy), folder / f"{precision}-{mine.rank}.pt")

@@ -8,8 +8,9 @@ split and V the size of the vocabulary; and the accuracy of always naming the mo
 """
 
 import math
+import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -284,7 +285,9 @@ def measure(
 @contextmanager
 def eagerly() -> Generator[None]:
     """Without compiled graphs: those of training do not fit, and others would not repay."""
-    with torch.compiler.set_stance("force_eager"):
+    # To say so imports the compiler, which takes seconds: where nothing has, nothing is compiled.
+    known = "torch._dynamo" in sys.modules
+    with torch.compiler.set_stance("force_eager") if known else nullcontext():
         yield
 
 

@@ -12,15 +12,16 @@ from bertwright.model.generating.rows import CachedRows, WholeRows
 from bertwright.model.likelihood import log_probabilities, reading_rule
 from bertwright.model.text_model import TextModel
 from bertwright.objectives import Causal
-from bertwright.recipes import Recipe
 from bertwright.text.tokenizers import ByteBpeChoice
 from bertwright.text.vocabularies import train_tokenizer
-from recipes_at_toy_size import SYSTEMS, shaken, toy
+from recipes_at_toy_size import SYSTEMS, published, shaken, toy
 
 TEXT = "the cat sees a dog and the dog sees the sea, and a cat sits by the sea"
 PROMPTS = ["the cat", "", "a dog sees the cat and the", "dogs"]
 CAUSAL = [
-    s for s in SYSTEMS if any(isinstance(o, Causal) for o in Recipe.load(s).objectives.values())
+    system
+    for system in SYSTEMS
+    if any(isinstance(o, Causal) for o in published(system).objectives.values())
 ]
 CHANGES = [
     *((system,) for system in CAUSAL),

@@ -8,14 +8,13 @@ from bertwright.errors import UserError
 from bertwright.model import Model
 from bertwright.model.text_model import TextModel
 from bertwright.objectives import Denoising
-from bertwright.recipes import Recipe
 from bertwright.text.tokenizers import ByteBpeChoice
 from bertwright.text.vocabularies import train_tokenizer
-from recipes_at_toy_size import SYSTEMS, shaken, toy
+from recipes_at_toy_size import SYSTEMS, published, shaken, toy
 
 TEXT = "the cat sees a dog and the dog sees the sea, and a cat sits by the sea"
 PROMPTS = ["the cat <mask> sea", "", "a dog sees the cat and the", "dogs"]
-DECODING = [system for system in SYSTEMS if Recipe.load(system).decoder is not None]
+DECODING = [system for system in SYSTEMS if published(system).decoder is not None]
 every_decoder = pytest.mark.parametrize("system", DECODING)
 
 
@@ -80,7 +79,7 @@ def test_a_decoder_says_it_in_another_language(tokenizer) -> None:
 
 
 def test_a_fragment_is_said_from_the_first_hidden_place_on(tokenizer) -> None:
-    (objective,) = (o for o in Recipe.load("mass").objectives.values() if isinstance(o, Denoising))
+    (objective,) = (o for o in published("mass").objectives.values() if isinstance(o, Denoising))
     mask = tokenizer.specials.mask
     assert objective.noising.first([7, 8, mask, mask, 9], tokenizer.specials) == 2
     assert objective.noising.first([7, 8, 9], tokenizer.specials) == 0

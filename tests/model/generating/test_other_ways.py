@@ -10,10 +10,9 @@ from bertwright.model import Model
 from bertwright.model.generating.generate import slowness
 from bertwright.model.text_model import TextModel
 from bertwright.objectives import Causal, Masked, Permutation
-from bertwright.recipes import Recipe
 from bertwright.text.tokenizers import ByteBpeChoice, Tokenizer
 from bertwright.text.vocabularies import train_tokenizer
-from recipes_at_toy_size import SYSTEMS, shaken, toy
+from recipes_at_toy_size import SYSTEMS, published, shaken, toy
 
 TEXT = "the cat sees a dog and the dog sees the sea, and a cat sits by the sea"
 PROMPTS = ["the cat", "", "a dog sees the cat and the", "dogs"]
@@ -21,7 +20,7 @@ PROMPTS = ["the cat", "", "a dog sees the cat and the", "dogs"]
 
 def systems(kind: type) -> list[str]:
     """Those whose last phase asks such a question."""
-    found = [(s, Recipe.load(s)) for s in SYSTEMS]
+    found = [(s, published(s)) for s in SYSTEMS]
     last = [(s, r.objectives_of(len(r.phases) - 1).values()) for s, r in found]
     return [s for s, asked in last if any(isinstance(o, kind) for o in asked)]
 

@@ -86,7 +86,7 @@ def frozen_or_tuned() -> Iterator[Expected]:
     ]
     yield equal("of the frozen encoder", moved[0], 0, 1e-7)
     yield above("of the tuned one", moved[1], 1e-4)
-    found = FrozenOrTuned(seeds=1, epochs=8).run(case)
+    found = FrozenOrTuned(seeds=1, epochs=3).run(case)
     total = found.arrays["total"].sum()
     for way in ("fine-tuned", "frozen"):
         yield above(f"right, {way}", found.arrays[way].sum() / total, 0.9)
