@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from bertwright.errors import UserError
+from bertwright.recipes import Recipe
 from bertwright.tasks.adaptation import Adaptation, LowRank
 from bertwright.tasks.adaptation.low_rank import LowRankChanges, matrices_of
 from bertwright.tasks.catalogue import table_task, tagging_task
@@ -190,6 +191,16 @@ def test_what_makes_no_sense_is_said_in_one_sentence(
     with pytest.raises(UserError, match=message) as caught:
         adapted(pretrained(system), way)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_what_muon_has_trained_is_moved_further_and_what_is_added_to_it_is_not(way: Any) -> None:
+    adaptation = Adaptation.choose(way)
+    by_muon, by_adam = Recipe.load("modern-mini"), Recipe.load("bert-mini")
+    assert by_muon.encoder.width == by_adam.encoder.width
+    rates = [adaptation.usual_rate(recipe) for recipe in (by_muon, by_adam)]
+    assert (rates[0] > rates[1]) == (not adaptation.adds)
+    assert rates[0] >= rates[1] > 0
 
 
 def test_every_kind_is_tried_here() -> None:
