@@ -26,10 +26,9 @@ class FineTuning(Settings):
 
     ``rate`` None takes what is usual for the adaptation, of everything 5e-5 times 768 over the
     width of the encoder: narrow models want larger steps (Turc et al. 2019), and so do those that
-    Muon has trained. ``dropout`` takes the
-    place of the recipe's everywhere. ``length`` None takes what the encoder allows, 512 at most.
-    ``batch`` is in examples. The run is repeated with ``seeds`` seeds, the first of which is
-    ``seed``.
+    Muon has trained. ``dropout`` takes the place of the recipe's everywhere. ``length`` None takes
+    what the encoder allows, 512 at most. ``batch`` is in examples. The run is repeated with
+    ``seeds`` seeds, the first of which is ``seed``.
 
     ``adaptation`` says what is trained, ``head`` where states are read. ``language_model`` weighs
     the loss of naming next pieces beside that of the task (Radford et al. 2018: 0.5). ``schedule``

@@ -21,8 +21,9 @@ USUAL_RATE, USUAL_WIDTH = 5e-5, 768
 """The learning rate of the encoder for which one was published (Devlin et al. 2019)."""
 
 AFTER_MUON = 10 / 3
-"""How many times that rate an encoder wants that Muon has trained (docs/results/adaptation.md, of
-``rates``): its matrices are large, and so must be what changes them."""
+"""How many times that rate suits an encoder that Muon has trained. Measured of modern-mini after
+minutes of training (docs/results/adaptation.md, ``rates``); how much of it is Muon's and how much the
+short training's was not told apart."""
 
 ANY_VOCABULARY = 64
 """Pieces of an encoder of which only the blocks are wanted."""
@@ -52,7 +53,8 @@ class Adaptation(Choice):
         return False
 
     def usual_rate(self, recipe: Recipe) -> float:
-        """The learning rate: narrow models want larger steps (Turc et al. 2019)."""
+        """The learning rate: narrow models want larger steps (Turc et al. 2019), and so do those that
+        Muon has trained, where they are changed themselves."""
         moved = isinstance(recipe.optimiser, Muon) and not self.adds
         times = self.faster * (AFTER_MUON if moved else 1.0)
         return times * USUAL_RATE * USUAL_WIDTH / recipe.encoder.width
