@@ -22,8 +22,8 @@ USUAL_RATE, USUAL_WIDTH = 5e-5, 768
 
 AFTER_MUON = 10 / 3
 """How many times that rate suits an encoder that Muon has trained. Measured of modern-mini after
-minutes of training (docs/results/adaptation.md, ``rates``); how much of it is Muon's and how much the
-short training's was not told apart."""
+minutes of training (docs/results/adaptation.md, ``rates``); how much of it is Muon's and how much
+the short training's was not told apart."""
 
 ANY_VOCABULARY = 64
 """Pieces of an encoder of which only the blocks are wanted."""
@@ -53,8 +53,8 @@ class Adaptation(Choice):
         return False
 
     def usual_rate(self, recipe: Recipe) -> float:
-        """The learning rate: narrow models want larger steps (Turc et al. 2019), and so do those that
-        Muon has trained, where they are changed themselves."""
+        """The learning rate: narrow models want larger steps (Turc et al. 2019), and so do those
+        that Muon has trained, where they are changed themselves."""
         moved = isinstance(recipe.optimiser, Muon) and not self.adds
         times = self.faster * (AFTER_MUON if moved else 1.0)
         return times * USUAL_RATE * USUAL_WIDTH / recipe.encoder.width
