@@ -10,6 +10,7 @@ import yaml
 from bertwright.bench.artefacts.comparing import Artefact
 from bertwright.bench.ladder import climbing, making
 from bertwright.bench.ladder.climbing import climb
+from bertwright.bench.ladder.overview import BATCH, LENGTH, overview
 from bertwright.bench.ladder.plan import Plan
 from bertwright.errors import UserError
 
@@ -81,6 +82,7 @@ def test_every_form_is_scored_weighed_and_timed_once(
     assert whole["over_alone"] is None
     assert half["smaller"] > 1
     assert half["parameters"] < whole["parameters"]
+    assert (whole["layers"], half["layers"]) == (2, 1)
     assert half["over_alone"] is not None
 
     def refuse(*_: object) -> None:
@@ -122,3 +124,21 @@ def test_a_wrong_plan_is_named(
 def test_the_example_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(LADDER.parents[3])
     assert Plan.load(LADDER).ways
+
+
+def test_the_overview_is_the_mean_over_tasks() -> None:
+    def row(task: str, way: str, smaller: float, **more: Any) -> dict[str, Any]:
+        known = {"task": task, "way": way, "form": "float32", "layers": 2, "kept": 90.0}
+        return {**known, "smaller": smaller, **more}
+
+    fast = f"faster_{BATCH}x{LENGTH}"
+    rows = [
+        row("first", "half", 2.0, **{fast: 3.0}),
+        row("first", "whole", 1.0),
+        row("second", "half", 4.0, **{fast: 5.0}),
+        row("second", "whole", 1.0, **{fast: 1.0}),
+    ]
+    half, whole = overview(rows)
+    assert (half["way"], half["smaller"], half["faster"]) == ("half", 3.0, 4.0)
+    assert half["tasks"] == "first, second"
+    assert whole["faster"] is None

@@ -325,7 +325,7 @@ def adapt(
     results = comparing.compare(known, output, say)
     if document is not None:
         asked = (known.question, known.source)
-        _answer(document, f"bench adapt {plan.stem}", *asked, comparing.COLUMNS, results)
+        _answer(document, f"bench adapt {plan.stem}", *asked, (comparing.COLUMNS, results))
     rows = {f"{r['encoder']} {r['task']} {r['way']}": r for r in results}
     report({"results": results} if as_json else rows, as_json)
 
@@ -351,7 +351,7 @@ def compress(
 ) -> None:
     """Ways to make a fine-tuned model small: what they score, weigh and take, over several
     seeds."""
-    from bertwright.bench.ladder import climbing
+    from bertwright.bench.ladder import climbing, overview
     from bertwright.bench.ladder.plan import Plan
 
     known = Plan.load(plan)
@@ -359,7 +359,9 @@ def compress(
     results = climbing.climb(known, output, models, chosen, rounds, say)
     if document is not None:
         asked = (known.question, known.source)
-        _answer(document, f"bench compress {plan.stem}", *asked, climbing.COLUMNS, results)
+        means = (overview.COLUMNS, overview.overview(results))
+        whole = (climbing.COLUMNS, results)
+        _answer(document, f"bench compress {plan.stem}", *asked, means, whole)
     rows = {f"{r['task']} {r['way']} {r['form']}": r for r in results}
     report({"results": results} if as_json else rows, as_json)
 
@@ -377,14 +379,15 @@ def _answer(
     section: str,
     question: str,
     source: str,
-    columns: dict[str, str],
-    results: list[dict[str, Any]],
+    *tables: tuple[dict[str, str], list[dict[str, Any]]],
 ) -> None:
-    """Write the question of a plan, and the figures that answer it, into the document."""
+    """Write the question of a plan, and the tables that answer it, into the document."""
     from bertwright.document import table, write_section
 
-    head = f"**{question}**" + (f" ({source})" if source else "")
-    write_section(document, section, [head, "", *table(columns, results)])
+    lines = [f"**{question}**" + (f" ({source})" if source else "")]
+    for columns, results in tables:
+        lines += ["", *table(columns, results)]
+    write_section(document, section, lines)
 
 
 def _publish(

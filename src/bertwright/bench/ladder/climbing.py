@@ -29,6 +29,7 @@ COLUMNS = {
     "lost": "lost, points",
     "over_alone": "points over the same alone",
     "parameters": "parameters, M",
+    "layers": "layers",
     "megabytes": "MB",
     "smaller": "times smaller",
     **{
@@ -150,6 +151,7 @@ def _row(
         "lost": _points(before, scores),
         "over_alone": None if None in alone else _points(scores, alone),
         "parameters": runs[0]["parameters"] / 1e6,
+        "layers": runs[0]["layers"],
         "megabytes": own[0]["bytes"] / 1e6,
         "smaller": base[0]["bytes"] / own[0]["bytes"],
         "scores": scores,

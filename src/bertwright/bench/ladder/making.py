@@ -62,7 +62,8 @@ class Maker:
 
     def made(self, name: str, seed: int) -> dict[str, Any]:
         """What a way comes to: the ``score`` and the ``bytes`` of every form, the score of the
-        same student ``alone`` where that was asked, ``parameters``, and ``seconds`` of training."""
+        same student ``alone`` where that was asked, ``parameters``, ``layers``, and ``seconds`` of
+        training."""
         way, data = self.plan.ways[name], self.plan.tasks[self.task].examples()
         small, seconds, alone = self._learned(seed, data), 0.0, None
         if way.method is not None:
@@ -84,8 +85,13 @@ class Maker:
         with nullcontext(kept) if seed == 0 else TemporaryDirectory() as place:
             _write(small, way, Path(place))
             forms = {form: _told(Path(place), form, dev) for form in way.forms}
-        parameters = num_parameters(small)["all"]
-        return {"forms": forms, "alone": alone, "parameters": parameters, "seconds": seconds}
+        return {
+            "forms": forms,
+            "alone": alone,
+            "parameters": num_parameters(small)["all"],
+            "layers": len(small.model.recipe.encoder.depth.orders()),
+            "seconds": seconds,
+        }
 
     def _learned(self, seed: int, data: TaskData) -> FineTuned:
         """The model that has learned the task with this seed: once."""
