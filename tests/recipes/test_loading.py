@@ -40,6 +40,12 @@ def test_changes_are_yaml_and_numbers_may_have_exponents():
     assert (recipe.steps, recipe.optimiser.rate, recipe.encoder.dropout) == (1000, 2e-4, 0.0)
 
 
+def test_what_is_said_of_a_choice_stays_with_its_name():
+    said = ("optimiser=muon", "optimiser.matrix_rate=5e-3")
+    apart, at_once = Recipe.load("bert-mini", *said), Recipe.load("bert-mini", said[0])
+    assert apart.optimiser == at_once.optimiser.model_copy(update={"matrix_rate": 5e-3})
+
+
 def test_the_last_word_on_the_length_of_rows_is_heard(tmp_path):
     def lengths(recipe):
         return [recipe.assembly_of(phase).length for phase in range(len(recipe.phases))]

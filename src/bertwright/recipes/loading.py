@@ -72,10 +72,13 @@ def read(name: str | Path) -> Mapped:
 
 
 def merged(parent: Mapping[str, Any], child: Mapping[str, Any]) -> Mapped:
-    """The parent with what the child states."""
+    """The parent with what the child states; a choice that was stated by its name alone is kept where
+    more is said of it."""
     result = dict(parent)
     for name, value in child.items():
         old = result.get(name)
+        if isinstance(value, Mapping) and isinstance(old, str):
+            old = {"kind": old}
         if value is None and name in result and isinstance(old, Mapping):
             del result[name]
         elif isinstance(value, Mapping) and isinstance(old, Mapping):
