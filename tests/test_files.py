@@ -8,12 +8,20 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from bertwright.errors import UserError
-from bertwright.files import atomic_file, atomic_folder, require_free, write_text
+from bertwright.files import (
+    atomic_file,
+    atomic_folder,
+    read_text,
+    require_free,
+    require_other,
+    write_text,
+)
 
 
 @contextmanager
@@ -43,10 +51,14 @@ def test_a_full_disk_is_named_whoever_writes(tmp_path: Path) -> None:
     def zeros(file: Path) -> None:
         file.write_bytes(bytes(10_000))
 
-    for write in (tensors, zeros):
+    def vectors(file: Path) -> None:
+        with open(file, "wb") as opened:
+            np.save(opened, np.zeros(10_000))
+
+    for write in (tensors, zeros, vectors):
         file = tmp_path / "model.safetensors"
         with (
-            pytest.raises(UserError, match="File too large: free some space"),
+            pytest.raises(UserError, match=r"(File too large|No space left on device): free some"),
             largest_file(5_000),
             atomic_file(file) as temporary,
         ):
@@ -161,3 +173,20 @@ def test_what_a_living_process_writes_is_left_alone(tmp_path: Path) -> None:
         with atomic_folder(tmp_path / "model"):
             assert len(list(tmp_path.glob(".model-*/weights"))) == 1
         writer.kill()
+
+
+def test_what_is_read_is_not_written_over(tmp_path: Path) -> None:
+    file, link = tmp_path / "texts", tmp_path / "link"
+    require_other(file, file)
+    file.write_text("words")
+    link.symlink_to(file)
+    require_other(tmp_path / "other", file)
+    with pytest.raises(UserError, match="link is what is read"):
+        require_other(link, file)
+
+
+def test_bytes_that_are_no_text_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "words"
+    file.write_bytes(b"ab\xff")
+    with pytest.raises(UserError, match="words: byte 3 is not UTF-8"):
+        read_text(file)

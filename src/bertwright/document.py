@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bertwright.errors import UserError
-from bertwright.files import write_text
+from bertwright.files import read_text, write_text
 from bertwright.machine import description, versions
 
 LIBRARIES = ("torch", "transformers", "sentence-transformers", "tokenizers", "datasets")
@@ -23,11 +23,11 @@ def write_section(path: Path, name: str, lines: Sequence[str], made: str | None 
     where they were not found just now.
 
     A section that is not there yet is added at the end; a document that is not there is made.
-    Errors: UserError for a section whose end mark is missing.
+    Errors: UserError for a section whose end mark is missing, and for a document that is no text.
     """
     begin, end = f"<!-- {name}: written by command -->", f"<!-- end of {name} -->"
     section = "\n".join([begin, "", *lines, "", made or origin(), "", end])
-    old = path.read_text(encoding="utf-8") if path.is_file() else _heading(path)
+    old = read_text(path) if path.is_file() else _heading(path)
     before, begun, rest = old.partition(begin)
     if not begun:
         write_text(path, f"{old.rstrip()}\n\n{section}\n")

@@ -76,6 +76,16 @@ def atomic_file(path: Path) -> Generator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def read_text(path: Path) -> str:
+    """The text of a small file; UserError for bytes that are not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path}: byte {error.start + 1} is not UTF-8: convert it to UTF-8"
+        ) from error
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a small text file atomically."""
     with atomic_file(path) as temporary:
@@ -91,13 +101,19 @@ def require_free(path: Path) -> None:
         raise UserError(f"{path} already exists: choose another folder with -o, or remove it")
 
 
+def require_other(output: Path, source: Path) -> None:
+    """Refuse to write over what is read."""
+    if output.exists() and source.exists() and output.samefile(source):
+        raise UserError(f"{output} is what is read: name another file with -o")
+
+
 @contextmanager
 def full_disk_named(path: Path) -> Generator[None]:
     """Turn a full disk (or quota, or file-size limit) into a sentence that names the path."""
     try:
         yield
     except Exception as error:
-        number = error.errno if isinstance(error, OSError) else _number_told(error)
+        number = getattr(error, "errno", None) or _number_told(error)
         if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             reason = os.strerror(number)
             raise UserError(f"{path}: {reason}: free some space and run again") from error
@@ -106,6 +122,8 @@ def full_disk_named(path: Path) -> Generator[None]:
 
 def _number_told(error: Exception) -> int | None:
     """The number of an operating system's error in the words of a library that has its own."""
+    if re.fullmatch(r"\d+ requested and \d+ written", str(error)):
+        return errno.ENOSPC
     told = re.search(r"os error (\d+)", str(error))
     return int(told[1]) if told else None
 

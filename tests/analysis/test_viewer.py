@@ -12,9 +12,11 @@ import torch
 from bertwright.analysis.analysis import Case
 from bertwright.analysis.planted.attention import pointing
 from bertwright.analysis.planted.models import SENTENCES, WORDS, small_subject
+from bertwright.analysis.subject import Subject
 from bertwright.analysis.texts import read_texts
 from bertwright.analysis.viewer.page import STEPS, packed, unpacked, write_view
 from bertwright.analysis.viewer.values import guesses, set_neighbours, text_values
+from bertwright.compression.static_table import static_table
 from bertwright.errors import UserError
 from bertwright.tasks.formats.examples import Example
 
@@ -28,6 +30,15 @@ def held(page: Path) -> dict:
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text())
     assert found is not None
     return json.loads(found[1])
+
+
+def test_a_model_without_blocks_has_nothing_to_show(tmp_path: Path) -> None:
+    whole = case()
+    table = Subject("table", static_table(whole.subject.text_model, 4))
+    with pytest.raises(UserError, match="table has no blocks"):
+        write_view(Case(table, whole.texts), tmp_path / "page.html", "")
+    assert table.lacks("blocks.*.attention.weights") == "a model without blocks"
+    assert table.size == "no layers"
 
 
 def test_numbers_come_back_to_half_a_step() -> None:

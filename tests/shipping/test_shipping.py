@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bertwright.compression.quantisation.sharpness import sharpness
+from bertwright.compression.static_table import static_table
 from bertwright.errors import UserError
 from bertwright.interop.loading import load
 from bertwright.model import Model
@@ -110,3 +112,18 @@ def test_what_is_shipped_keeps_to_its_size(
     with pytest.raises(UserError, match="nothing keeps to the goal: the smallest"):
         shipment(tuned, "size<=1KB", []).ship(tmp_path / "none")
     assert not (tmp_path / "none").exists()
+
+
+def test_a_goal_needs_blocks_and_rows_that_can_be_read(tuned: FineTuned, tmp_path: Path) -> None:
+    longest = tuned.net.encoder.longest
+    assert longest is not None
+    with pytest.raises(UserError, match=f"reads rows of {longest} pieces at most"):
+        shipment(tuned, f"latency<=5ms@1x{longest + 1}", []).ship(tmp_path / "long")
+    table = static_table(
+        TextModel(Model.build(toy("bert"), tuned.tokenizer.size), tuned.tokenizer), 8
+    )
+    alone = finetune(table, tuned.task, train=classes(), dev=classes(), **QUICK).model
+    with pytest.raises(UserError, match="this has none"):
+        shipment(alone, "size<=1KB", []).ship(tmp_path / "none")
+    assert sharpness(alone, classes()) == []
+    assert not list(tmp_path.iterdir())

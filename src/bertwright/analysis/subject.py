@@ -45,11 +45,13 @@ class Subject:
     @property
     def num_heads(self) -> int:
         """Of every layer; where layers differ, of the one that has most."""
-        return max(self.layer_heads)
+        return max(self.layer_heads, default=0)
 
     @property
     def size(self) -> str:
         """Its layers and heads, in words."""
+        if not self.layer_heads:
+            return "no layers"
         fewest, most = min(self.layer_heads), self.num_heads
         heads = f"{most}" if fewest == most else f"{fewest} to {most}"
         return f"{self.num_layers} layers of {heads} heads"
@@ -74,6 +76,8 @@ class Subject:
         """Why it has no such values, in words; None where it has. Of heads, layers are laid beside
         each other: all have as many."""
         by_head = [site for site in sites if ".attention." in site and not site.endswith(".output")]
+        if by_head and not self.layer_heads:
+            return "a model without blocks"
         if by_head and min(self.layer_heads) < self.num_heads:
             return f"a model of {self.size}: it needs as many in each"
         special = self.tokenizer.specials

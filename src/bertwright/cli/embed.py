@@ -58,12 +58,14 @@ def embed(
     import numpy as np
 
     from bertwright.errors import UserError
-    from bertwright.files import atomic_file
+    from bertwright.files import atomic_file, require_other
     from bertwright.interop.loading import load
     from bertwright.tasks.formats.lines import read_lines
 
     if as_json and output is None:
         raise UserError("embed --json says what was written: name a file with -o")
+    if output is not None:
+        require_other(output, file)
     loaded = load(model, precision)
 
     def embedded() -> Iterator[tuple[list[str], np.ndarray]]:

@@ -42,11 +42,14 @@ def predict(
 
     tune_allocator()
     from bertwright.errors import UserError
+    from bertwright.files import require_other
     from bertwright.interop.loading import load
     from bertwright.tasks.fine_tuned import FineTuned
     from bertwright.tasks.formats.lines import read_lines
     from bertwright.tasks.prediction import predict_file, predict_lines
 
+    if output is not None:
+        require_other(output, file)
     if file != Path("-"):
         refuse(context, "a file says by its ending what it holds", "jsonl")
     loaded = load(model, precision)

@@ -72,8 +72,8 @@ def read(name: str | Path) -> Mapped:
 
 
 def merged(parent: Mapping[str, Any], child: Mapping[str, Any]) -> Mapped:
-    """The parent with what the child states; a choice that was stated by its name alone is kept where
-    more is said of it."""
+    """The parent with what the child states; a choice that was stated by its name alone is kept
+    where more is said of it."""
     result = dict(parent)
     for name, value in child.items():
         old = result.get(name)

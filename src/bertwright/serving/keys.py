@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from bertwright.errors import UserError
-from bertwright.files import require_file
+from bertwright.files import read_text, require_file
 
 VARIABLE = "BERTWRIGHT_API_KEY"
 
@@ -21,7 +21,7 @@ def read_keys(file: Path | None) -> frozenset[str]:
     """
     if file is not None:
         require_file(file)
-        where, keys = str(file), file.read_text(encoding="utf-8").split()
+        where, keys = str(file), read_text(file).split()
         if not keys:
             raise UserError(f"{file} holds no key: write one on each line")
     else:

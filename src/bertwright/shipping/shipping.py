@@ -66,6 +66,17 @@ class Shipment:
                 f"a goal is kept with some of the layers of the model: {self.method} begins from "
                 f"nothing: choose another method"
             )
+        if not self.depth:
+            raise UserError(
+                "a goal is kept with some of the layers of a model, and this has none: export it "
+                "with --to onnx --int8, or trim it"
+            )
+        longest = self.model.net.encoder.longest
+        if longest is not None and self.goal.length > longest:
+            raise UserError(
+                f"--goal latency: the model reads rows of {longest} pieces at most, and "
+                f"{self.goal.length} are asked: ask for shorter ones"
+            )
         task, train, dev = self.data.parts()
         with TemporaryDirectory() as work:
             chosen = self._chosen(Path(work))

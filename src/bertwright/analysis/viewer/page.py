@@ -43,8 +43,11 @@ def view_page(case: Case, made: str, num_shown: int | None = None) -> str:
     """The page for the first texts of the case; the words of all are neighbours. What another model
     does differently can be looked at, too, where the case has one. ``made`` says how it was.
 
-    Errors: UserError where the two read the texts as other pieces, or have other heads.
+    Errors: UserError for a model without blocks, and where the two read the texts as other pieces,
+    or have other heads.
     """
+    if not case.subject.num_layers:
+        raise UserError(f"{case.subject.name} has no blocks: there is nothing to see inside")
     shown = replace(case, texts=case.texts[:num_shown])
     lacking = {"attention": lacks_attention(case.subject), "guesses": lacks_guesses(case.subject)}
     lacking["neurons"] = lacking["attention"] or case.subject.lacks(*QUERIES)

@@ -62,6 +62,8 @@ def sharpness(
     """Of every block that has parameters of its own, over examples that are cut into so many
     subsets, at most as many as there are examples."""
     blocks = _by_block(model)
+    if not blocks:
+        return []
     values: dict[int, list[float]] = {block: [] for block in blocks}
     norms: dict[int, list[float]] = {block: [] for block in blocks}
     for number in range(min(subsets, len(examples))):
