@@ -44,7 +44,7 @@ def _answers(*kinds: type[Answer]) -> Callable[[TextModel], bool]:
 
 ABILITIES = {
     "embed": Ability("any model", lambda model: True),
-    "explore": Ability("a model with blocks", lambda model: bool(len(model.model.encoder.blocks))),
+    "explore": Ability("a model with blocks", lambda model: len(model.model.encoder.blocks) > 0),
     "fill-mask": Ability("a model that names hidden pieces", lambda model: model.fills_places),
     "predict": Ability(
         "a model that is fine-tuned for classes, labels, a number or pairs",
