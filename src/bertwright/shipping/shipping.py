@@ -58,8 +58,8 @@ class Shipment:
         ``shipped``, each with score, bytes and milliseconds, the points ``lost``, and whether the
         goal is ``kept``.
 
-        Errors: UserError where nothing is small and fast enough, for a model without layers, and for
-        rows that are longer than it reads.
+        Errors: UserError where nothing is small and fast enough, for a model without layers, and
+        for rows that are longer than it reads.
         """
         require_free(out)
         if Method.load(self.method).student is not None:
