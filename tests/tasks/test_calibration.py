@@ -38,3 +38,11 @@ def test_what_is_mended_was_wrong_before() -> None:
 def test_one_decision_has_no_second_half() -> None:
     found = calibrate(Evidence(np.array([[2.0, 0.0]]), np.array([0])))
     assert found.error == found.error_before
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_temperature_that_helps_no_others_is_not_taken(seed: int) -> None:
+    found = calibrate(honest(20, seed))
+    assert found.error <= found.error_before
+    if found.error == found.error_before:
+        assert found.temperature == 1.0

@@ -34,9 +34,9 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A temperature, and the expected calibration error without and with one.
+    """A temperature, and the expected calibration error without and with it.
 
-    The error with one is measured on decisions that its temperature was not fitted on: each half
+    The error with it is measured on decisions that its temperature was not fitted on: each half
     with that of the other.
     """
 
@@ -50,7 +50,8 @@ class Calibration:
 
 
 def calibrate(evidence: Evidence) -> Calibration:
-    """The calibration of a model that was held against this evidence."""
+    """The calibration of a model that was held against this evidence; the temperature is 1 where
+    those of the halves help nobody, as with few decisions."""
     halves = [evidence.part(slice(begin, None, 2)) for begin in (0, 1)]
     errors = [
         calibration_error(mine, fitted_temperature(other)) * len(mine)
@@ -59,6 +60,8 @@ def calibrate(evidence: Evidence) -> Calibration:
     ]
     before = calibration_error(evidence, 1.0)
     after = sum(errors) / len(evidence) if len(errors) == 2 else before
+    if after >= before:
+        return Calibration(1.0, before, before)
     return Calibration(fitted_temperature(evidence), before, after)
 
 

@@ -45,12 +45,15 @@ class Threshold:
 
 
 def settle(doubts: Doubts) -> Threshold:
-    """The threshold of a model that had these doubts."""
+    """The threshold of a model that had these doubts; 0 where those of the halves help nobody."""
     halves = [doubts.part(slice(begin, None, 2)) for begin in (0, 1)]
     right = np.concatenate(
         [mine.right(best_threshold(other)) for mine, other in (halves, halves[::-1])]
     )
-    return Threshold(best_threshold(doubts), float(doubts.right(0.0).mean()), float(right.mean()))
+    before, after = float(doubts.right(0.0).mean()), float(right.mean())
+    if after <= before:
+        return Threshold(0.0, before, before)
+    return Threshold(best_threshold(doubts), before, after)
 
 
 def best_threshold(doubts: Doubts) -> float:
