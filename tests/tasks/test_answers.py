@@ -257,6 +257,8 @@ def test_the_gap_stays_when_a_text_is_cut(wordpiece) -> None:
     ("changes", "message"),
     [
         ({"words": {"old": "unbelievably old"}}, "'unbelievably old' is no single piece"),
+        ({"words": {"old": "bird", "new": "Bird"}}, "'bird' stands for '(old|new)' and for"),
+        ({"words": {"odl": "old"}}, "no example has the label 'odl': did you mean 'old'?"),
         ({"template": "{text}"}, r"must hold \{text\}, and \[MASK\] once"),
         ({"template": "{text} {pair} [MASK]"}, "there is no second text"),
     ],

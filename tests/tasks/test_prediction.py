@@ -90,7 +90,8 @@ def test_words_come_with_a_tag_each(tagger, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("layout", "line", "message"),
     [
-        (".txt", "no tab", "line 7: task own asks for a pair: set its texts apart by a tab"),
+        (".txt", "no tab", "line 7: task own asks for two texts with a tab between, and .* no tab"),
+        (".txt", "a\tb\tc", "line 7: task own asks for two texts .* and there are 2 tabs"),
         (".jsonl", "{", "line 7 is not JSON"),
         (".jsonl", "[]", "line 7: expected a JSON object, found list"),
         (".jsonl", '{"one": "a", "tow": "b"}', "line 7: no column 'two': did you mean 'tow'"),
@@ -100,6 +101,12 @@ def test_words_come_with_a_tag_each(tagger, tmp_path: Path) -> None:
 def test_a_line_that_cannot_be_read_is_named(pair_model, layout, line, message) -> None:
     with pytest.raises(UserError, match=message):
         list(predict_lines(pair_model, [("line 7", line)], layout))
+
+
+def test_a_tab_is_nothing_that_is_read_over(model, tagger) -> None:
+    for asked, kind in ((model, "one text"), (tagger, "words with spaces between")):
+        with pytest.raises(UserError, match=f"line 7: task own asks for {kind}, and there is a tab"):
+            list(predict_lines(asked, [("line 7", "The red bird\told")], ".txt"))
 
 
 def test_a_file_that_is_no_table_is_refused(model, tmp_path: Path) -> None:

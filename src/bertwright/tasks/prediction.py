@@ -93,18 +93,26 @@ def _asked(example: AnyExample) -> dict[str, Any]:
 
 def _from_text(where: str, line: str, task: Task) -> AnyExample:
     shapes = task.answer.shapes()
-    if TaggedWords in shapes:
-        return TaggedWords(tuple(line.split()), where=where)
     if Options in shapes:
         raise UserError(f"{where}: options come as JSON lines: text, question, options")
-    if Question not in shapes and not asks_pairs(task):
-        return Example(line.strip(), where=where)
-    first, tab, second = line.partition("\t")
-    if not tab:
-        raise UserError(f"{where}: task {task.name} asks for a pair: set its texts apart by a tab")
+    pair = Question in shapes or asks_pairs(task)
+    first, *others = (part.strip() for part in (line if pair else line.strip()).split("\t"))
+    if pair and len(others) != 1:
+        found = "no tab" if not others else f"{len(others)} tabs"
+        raise UserError(
+            f"{where}: task {task.name} asks for two texts with a tab between, and there are {found}"
+        )
+    if not pair and others:
+        kind = "words with spaces between" if TaggedWords in shapes else "one text"
+        raise UserError(
+            f"{where}: task {task.name} asks for {kind}, and there is a tab: if these are columns, "
+            f"name the file .tsv, else take the tab out"
+        )
+    if TaggedWords in shapes:
+        return TaggedWords(tuple(first.split()), where=where)
     if Question in shapes:
-        return Question(first.strip(), second.strip(), where=where)
-    return Example(first.strip(), second.strip(), where=where)
+        return Question(first, others[0], where=where)
+    return Example(first, others[0] if others else None, where=where)
 
 
 def _from_json(where: str, line: str, task: Task) -> AnyExample:

@@ -14,6 +14,7 @@ import torch
 from pydantic import Field, field_validator
 from torch import nn
 
+from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
 from bertwright.model.text_model import TextModel
 from bertwright.objectives.output import Output
@@ -71,12 +72,31 @@ class ClozeAnswering(ClassAnswering):
                 f"an answer of cloze needs one output for every piece, and {model.recipe.name} "
                 f"names them in steps"
             )
-        pieces = [self._piece(source.tokenizer, label) for label in self.labels]
+        pieces = self._pieces(source.tokenizer)
         weight, bias = model.output.of_pieces(torch.tensor(pieces), model.embedding)
         last: Any = out
         with torch.no_grad():
             last.weight.copy_(weight)
             last.bias.copy_(bias)
+
+    def _pieces(self, tokenizer: Tokenizer) -> list[int]:
+        """Of every class, one of its own."""
+        stated = cast(ClozeAnswer, self.choice).words
+        if unknown := next((label for label in stated if label not in self.labels), None):
+            raise UserError(
+                f"answer.words: no example has the label {unknown!r}"
+                f"{did_you_mean(unknown, self.labels)}"
+            )
+        pieces: dict[int, str] = {}
+        for label in self.labels:
+            piece = self._piece(tokenizer, label)
+            if piece in pieces:
+                raise UserError(
+                    f"answer.words: {tokenizer.piece(piece)!r} stands for {pieces[piece]!r} and for "
+                    f"{label!r}: give each a word of its own"
+                )
+            pieces[piece] = label
+        return list(pieces)
 
     def _piece(self, tokenizer: Tokenizer, label: str) -> int:
         word = cast(ClozeAnswer, self.choice).word(label)
