@@ -98,9 +98,9 @@ def _from_text(where: str, line: str, task: Task) -> AnyExample:
     pair = Question in shapes or asks_pairs(task)
     first, *others = (part.strip() for part in (line if pair else line.strip()).split("\t"))
     if pair and len(others) != 1:
-        found = "no tab" if not others else f"{len(others)} tabs"
+        found = "no tab" if not others else "more than one"
         raise UserError(
-            f"{where}: task {task.name} asks for two texts with a tab between, and there are {found}"
+            f"{where}: task {task.name} asks for two texts with a tab between, there is {found}"
         )
     if not pair and others:
         kind = "words with spaces between" if TaggedWords in shapes else "one text"

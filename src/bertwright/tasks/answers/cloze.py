@@ -92,8 +92,8 @@ class ClozeAnswering(ClassAnswering):
             piece = self._piece(tokenizer, label)
             if piece in pieces:
                 raise UserError(
-                    f"answer.words: {tokenizer.piece(piece)!r} stands for {pieces[piece]!r} and for "
-                    f"{label!r}: give each a word of its own"
+                    f"answer.words: {tokenizer.piece(piece)!r} stands for {pieces[piece]!r} and "
+                    f"for {label!r}: give each a word of its own"
                 )
             pieces[piece] = label
         return list(pieces)
