@@ -136,8 +136,37 @@ def test_what_was_interrupted_is_gone_on_with(folder: Path, tuned: Path, tmp_pat
     invoke("predict", tuned, texts, "-o", out, "--resume")
     assert [json.loads(a)["text"] for a in out.read_text().splitlines()] == TEXTS
     assert not part.exists()
+    assert out.read_text() == whole
     with pytest.raises(UserError, match="is whole: there is nothing to go on with"):
         invoke("predict", tuned, texts, "-o", out, "--resume")
+
+
+def test_what_is_of_another_text_or_model_is_not_gone_on_with(
+    folder: Path, tuned: Path, tmp_path: Path
+) -> None:
+    texts, others = tmp_path / "texts.txt", tmp_path / "others.txt"
+    texts.write_text("\n".join(TEXTS) + "\n")
+    others.write_text("\n".join([*TEXTS[:3], "something else", *TEXTS[4:]]) + "\n")
+    short = tmp_path / "short.txt"
+    short.write_text(TEXTS[0] + "\n")
+    invoke("predict", tuned, texts, "-o", tmp_path / "whole.jsonl")
+    whole = (tmp_path / "whole.jsonl").read_text()
+    part = tmp_path / "said.jsonl.part"
+    part.write_text("".join(whole.splitlines(keepends=True)[:8]))
+    asked = ("-o", tmp_path / "said.jsonl", "--resume")
+    for wrong, number in ((others, 4), (short, 2)):
+        with pytest.raises(UserError, match=rf"jsonl\.part line {number} is of another text"):
+            invoke("predict", tuned, wrong, *asked)
+    another = tmp_path / "another"
+    invoke(
+        "finetune", folder / "model", "--train", folder / "train.tsv", "-o", another,
+        "epochs=4", "rate=1e-2",
+    )  # fmt: skip
+    with pytest.raises(UserError, match=r"jsonl\.part line \d: this model says something else"):
+        invoke("predict", another, texts, *asked)
+    assert len(part.read_text().splitlines()) == 8
+    invoke("predict", tuned, texts, *asked)
+    assert (tmp_path / "said.jsonl").read_text() == whole
 
 
 def test_a_line_that_cannot_be_read_leaves_nothing(tuned: Path, tmp_path: Path) -> None:

@@ -2,16 +2,20 @@
 
 import json
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
 from bertwright.cli.plugin import Plugin
 from bertwright.cli.precision import Precision
 from bertwright.cli.stated import refuse
+
+if TYPE_CHECKING:
+    from bertwright.tasks.formats.lines import Line
 
 
 def predict(
@@ -57,28 +61,29 @@ def predict(
         raise UserError(f"{model} is not fine-tuned for a task: run bertwright finetune first")
     if resume and output is None:
         raise UserError("--resume goes on with a file: name it with -o")
-    with _writable(output, resume) as (opened, done):
+    with _writable(output, resume) as (opened, kept):
         if file == Path("-"):
             lines = ((f"standard input line {number}", line) for number, line in read_lines(file))
-            predictions = predict_lines(loaded, lines, ".jsonl" if jsonl else ".txt", done)
+            predictions = predict_lines(loaded, lines, ".jsonl" if jsonl else ".txt", kept)
         else:
-            predictions = predict_file(loaded, file, done)
+            predictions = predict_file(loaded, file, kept)
         for prediction in predictions:
             opened.write(json.dumps(prediction, ensure_ascii=False) + "\n")
 
 
 @contextmanager
-def _writable(path: Path | None, resume: bool) -> Generator[tuple[TextIO, int]]:
-    """Standard output, or a file; and how many lines it has already.
+def _writable(path: Path | None, resume: bool) -> Generator[tuple[TextIO, Iterator["Line"]]]:
+    """Standard output, or a file; and the lines that it has already.
 
     Until it is whole a file has ``.part`` behind its name: what an interrupted run has left, whose
     last line, where that is cut, is predicted anew. Input that cannot be read leaves nothing.
     """
     from bertwright.errors import UserError
     from bertwright.files import full_disk_named
+    from bertwright.tasks.formats.lines import read_lines
 
     if path is None:
-        yield sys.stdout, 0
+        yield sys.stdout, iter(())
         return
     if path.is_dir():
         raise UserError(f"{path} is a folder: name a file")
@@ -88,21 +93,24 @@ def _writable(path: Path | None, resume: bool) -> Generator[tuple[TextIO, int]]:
         raise UserError(f"{path} is whole: there is nothing to go on with")
     if part.exists() and not resume:
         raise UserError(f"{part} was left by an interrupted run: say --resume, or remove it")
-    done = _whole_lines(part) if resume and part.exists() else 0
+    size = _whole_lines(part) if resume and part.exists() else 0
     with full_disk_named(path):
         try:
             with open(part, "a", encoding="utf-8") as opened:
-                yield opened, done
+                yield opened, ((f"{part} line {n}", line) for n, line in read_lines(part))
         except UserError:
-            if not done:
+            if not size:
                 part.unlink()
             raise
         part.replace(path)
 
 
 def _whole_lines(part: Path) -> int:
-    """How many lines a file has that end; what stands behind them is cut off."""
-    content = part.read_bytes()
+    """How many bytes the lines of a file have that end; what stands behind them is cut off."""
     with open(part, "r+b") as opened:
-        opened.truncate(content.rfind(b"\n") + 1)
-    return content.count(b"\n")
+        size = 0
+        if part.stat().st_size:
+            with mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
+                size = content.rfind(b"\n") + 1
+        opened.truncate(size)
+    return size

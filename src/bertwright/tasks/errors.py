@@ -6,7 +6,7 @@ from typing import Any
 
 from bertwright.tasks.answers import Prediction
 from bertwright.tasks.formats.examples import Examples
-from bertwright.tasks.prediction import as_lines
+from bertwright.tasks.prediction_lines import as_lines
 from bertwright.tasks.task import Task
 
 Confusion = dict[str, dict[str, int]]

@@ -1,48 +1,46 @@
 """Predictions for files and streams: one line in, one JSON object out, in the same order."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
-from bertwright.tasks.answers import Prediction
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.examples import (
     AnyExample,
     Example,
-    Examples,
     Options,
     Question,
     TaggedWords,
 )
-from bertwright.tasks.formats.lines import json_object, read_lines, suffix_of
+from bertwright.tasks.formats.lines import Line, json_object, read_lines, suffix_of
 from bertwright.tasks.formats.tables import TableReader
+from bertwright.tasks.prediction_lines import as_lines, behind
 from bertwright.tasks.task import Task
 
 AT_ONCE = 4096
 """Examples that are batched by length together: a stream is never held whole."""
 
-Line = tuple[str, str]
-"""Where a line stands, for messages, and its text."""
 
-
-def predict_file(model: FineTuned, path: Path, skip: int = 0) -> Iterator[dict[str, Any]]:
-    """Predictions for the examples of a file, but for the first ``skip``.
+def predict_file(
+    model: FineTuned, path: Path, kept: Iterable[Line] = ()
+) -> Iterator[dict[str, Any]]:
+    """Predictions for the examples of a file behind those whose predictions are ``kept``.
 
     ``.txt`` has a text on each line (a pair with a tab between, words set apart by white space),
     ``.jsonl`` an object; both are streamed. Other files are read as the task reads them, without
     labels. Errors: UserError, naming file and line.
     """
-    return predict(model, islice(asked_in(path, model.task), skip, None))
+    return predict(model, behind(kept, model, asked_in(path, model.task)))
 
 
 def predict_lines(
-    model: FineTuned, lines: Iterable[Line], layout: str, skip: int = 0
+    model: FineTuned, lines: Iterable[Line], layout: str, kept: Iterable[Line] = ()
 ) -> Iterator[dict[str, Any]]:
     """Predictions for a stream of lines in the layout of a ``.txt`` or a ``.jsonl`` file."""
-    return predict(model, asked_by(islice(lines, skip, None), layout, model.task))
+    return predict(model, behind(kept, model, asked_by(lines, layout, model.task)))
 
 
 def asked_in(path: Path, task: Task) -> Iterator[AnyExample]:
@@ -65,30 +63,6 @@ def predict(model: FineTuned, examples: Iterable[AnyExample]) -> Iterator[dict[s
     stream = iter(examples)
     while chunk := list(islice(stream, AT_ONCE)):
         yield from as_lines(chunk, model.predict(chunk))
-
-
-def as_lines(
-    examples: Examples, predictions: Sequence[Prediction], task: Task | None = None
-) -> Iterator[dict[str, Any]]:
-    """What was asked, what was predicted and, where the task is given, what is right."""
-    for example, prediction in zip(examples, predictions, strict=True):
-        right = {} if task is None else {"reference": task.answer.reference(example)}
-        yield {**_asked(example), **right, **prediction.as_dict()}
-
-
-def _asked(example: AnyExample) -> dict[str, Any]:
-    match example:
-        case TaggedWords():
-            return {"words": example.words}
-        case Question():
-            named = {"id": example.identity} if example.identity else {}
-            return {**named, "question": example.question, "text": example.text}
-        case Options():
-            asked = {"question": example.question} if example.question else {}
-            return {"text": example.first, **asked, "options": example.options}
-        case Example():
-            pair = {} if example.second is None else {"pair": example.second}
-            return {"text": example.first, **pair}
 
 
 def _from_text(where: str, line: str, task: Task) -> AnyExample:

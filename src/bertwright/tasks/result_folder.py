@@ -10,7 +10,7 @@ from bertwright.files import atomic_folder, write_text
 from bertwright.tasks.errors import confusion, wrong
 from bertwright.tasks.finetuning_settings import FineTuning
 from bertwright.tasks.judging import Best, figures_of
-from bertwright.tasks.prediction import as_lines
+from bertwright.tasks.prediction_lines import as_lines
 from bertwright.tasks.task_training import Training
 
 

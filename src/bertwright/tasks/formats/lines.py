@@ -19,6 +19,9 @@ from bertwright.files import require_file
 
 STANDARD_INPUT = Path("-")
 
+Line = tuple[str, str]
+"""Where a line stands, for messages, and its text."""
+
 _BYTE_ORDER_MARK = "\ufeff"
 _DAMAGE = (gzip.BadGzipFile, EOFError, zlib.error)
 
