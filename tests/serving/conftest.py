@@ -14,8 +14,9 @@ from bertwright.serving.application import application
 from bertwright.serving.settings import Settings
 from bertwright.tasks.catalogue import find_task, table_task, tagging_task
 from bertwright.tasks.fine_tuned import FineTuned, num_outputs
+from bertwright.tasks.fitting_heads import default_head
 from bertwright.tasks.formats.tables import Columns
-from bertwright.tasks.heads import begin, default_head
+from bertwright.tasks.heads import begin
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import HeadPlan, TaskModel
 from bertwright.text.tokenizers import WordPieceChoice

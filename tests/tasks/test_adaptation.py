@@ -176,12 +176,25 @@ def test_three_readings_are_side_by_side(pretrained) -> None:
 
 
 @pytest.mark.parametrize(
+    "head", [{"read": "mean"}, {"layers": 1}, {"layers": "all", "mix": "sum", "read": "last"}]
+)
+def test_what_is_stated_of_the_usual_head_changes_nothing_else(pretrained, head: Any) -> None:
+    usual = adapted(pretrained("bert"), "frozen", epochs=1).model.net.choice
+    found = adapted(pretrained("bert"), "frozen", head=head, epochs=1).model.net.choice
+    assert found == usual.changed("head", **head)
+    assert type(found) is type(usual)
+    assert found != usual
+
+
+@pytest.mark.parametrize(
     ("system", "way", "message"),
     [
         ("albert", "gradual", "blocks that share their parameters are one level"),
         ("albert", {"kind": "last", "blocks": 1}, "blocks that share their parameters"),
         ("albert", {"kind": "full", "reinitialised": 1}, "none can begin anew"),
-        ("bert", {"kind": "full", "reinitialised": 9}, "9 of 2 blocks cannot be"),
+        ("bert", {"kind": "full", "reinitialised": 9}, "there are no 9 of 2 blocks"),
+        ("bert", {"kind": "last", "blocks": 3}, "there are no 3 last of 2 blocks"),
+        ("bert", {"kind": "lora", "rank": 33}, "33 is more than the 32 of the matrices"),
         ("bert", "lroa", "has no kind 'lroa': did you mean 'lora'"),
     ],
 )

@@ -10,9 +10,10 @@ from bertwright.errors import UserError
 from bertwright.tasks.answers import ClassAnswer, Prediction
 from bertwright.tasks.catalogue import find_task, table_task, tagging_task
 from bertwright.tasks.fine_tuned import FineTuned, load_fine_tuned, num_outputs
+from bertwright.tasks.fitting_heads import default_head
 from bertwright.tasks.formats.examples import Example, TaggedWords
 from bertwright.tasks.formats.tables import Columns
-from bertwright.tasks.heads import begin, default_head
+from bertwright.tasks.heads import begin
 from bertwright.tasks.task import Task, described, task_of
 from bertwright.tasks.task_model import HeadPlan, TaskModel
 from recipes_at_toy_size import SYSTEMS

@@ -270,3 +270,9 @@ def test_wrong_examples_are_named(pretrained, tmp_path: Path) -> None:
         finetune(pretrained(), NUMBERS, train=[Example("a", label=1.0)])
     with pytest.raises(UserError, match="no such folder"):
         finetune(pretrained(), CLASSES, tmp_path / "missing")
+    with pytest.raises(UserError, match=r"missing: there is no such file"):
+        finetune(pretrained(), CLASSES, train=tmp_path / "missing")
+    same = tmp_path / "same.tsv"
+    same.write_text("text\tlabel\na\told\nb\tnew\n")
+    with pytest.raises(UserError, match=r"same\.tsv is what is learned from"):
+        finetune(pretrained(), CLASSES, train=same, dev=tmp_path / "." / "same.tsv")

@@ -11,6 +11,7 @@ from bertwright.tasks.apart import keeping_apart
 from bertwright.tasks.catalogue import table_task
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning import finetune
+from bertwright.tasks.fitting_heads import default_head
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads import (
@@ -21,7 +22,6 @@ from bertwright.tasks.heads import (
     Pooler,
     Transformed,
     begin,
-    default_head,
 )
 from bertwright.tasks.reading_out import read_last_max_mean, read_mean, read_places
 from bertwright.tasks.task_model import HeadPlan, TaskModel

@@ -27,7 +27,9 @@ def pretrain(
     budget: Annotated[
         str | None, typer.Option(help="Train for so long, not for steps: 90s, 20m, 1.5h.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in -o.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the run in -o, if there is one.")
+    ] = False,
     start_from: Annotated[
         Path | None, typer.Option("--from", help="A model folder whose weights are the first.")
     ] = None,

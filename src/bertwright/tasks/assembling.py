@@ -16,7 +16,7 @@ from bertwright.tasks.apart import keeping_apart
 from bertwright.tasks.distant import part_of
 from bertwright.tasks.encoding import RowMaker
 from bertwright.tasks.finetuning_settings import FineTuning, with_dropout
-from bertwright.tasks.heads import check_head, default_head
+from bertwright.tasks.fitting_heads import check_head, head_for
 from bertwright.tasks.language_model import check_language_model
 from bertwright.tasks.parts import Part
 from bertwright.tasks.seen_pieces import SeenPieces
@@ -44,7 +44,7 @@ def prepare_training(
     parts = [part_of(task, train, dev, maker) for task, train, dev in given]
     plans = [
         HeadPlan(
-            chosen.head or default_head(recipe, p.task.answer),
+            head_for(chosen.head, recipe, p.task.answer),
             p.answering.num_outputs,
             p.task.answer.name,
         )

@@ -49,6 +49,8 @@ class TaskData:
         if dev is None:
             learned, judged = held_out(learned)
             return task, learned, judged
+        if isinstance(dev, str | Path) and _is_of(self.train, dev):
+            raise UserError(f"{dev} is what is learned from: name another with --dev, or none")
         judged = _examples(task, dev)
         task.learnable(judged, "development")
         return task, learned, judged
@@ -83,3 +85,10 @@ def order_of(number: int, seed: int) -> Sequence[int]:
 
 def _examples(task: Task, given: Given) -> Examples:
     return task.read(Path(given)) if isinstance(given, str | Path) else given
+
+
+def _is_of(given: Given | None, file: Path | str) -> bool:
+    """Whether examples are those of a file."""
+    if not isinstance(given, str | Path):
+        return False
+    return Path(given).exists() and Path(file).exists() and Path(given).samefile(file)

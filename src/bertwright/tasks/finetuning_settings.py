@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_serializer, field_validator
 
 from bertwright.axes import Precision, Settings, explain
 from bertwright.recipes import Recipe
 from bertwright.schedules import Schedule
 from bertwright.tasks.adaptation import Adaptation, Full
+from bertwright.tasks.fitting_heads import HeadChanges
 from bertwright.tasks.heads import HeadChoice
 from bertwright.tasks.perturbation import Perturbation
 from bertwright.tasks.task_model import Adapted
@@ -47,7 +48,7 @@ class FineTuning(Settings):
     dropout: float = Field(default=0.1, ge=0, lt=1)
     decay: float = Field(default=0.01, ge=0)
     adaptation: Adaptation = Full()
-    head: HeadChoice | None = None
+    head: HeadChoice | HeadChanges | None = None
     perturbation: Perturbation | None = None
     language_model: float = Field(default=0.0, ge=0)
     warmup: float = Field(default=0.1, ge=0, le=1)
@@ -62,6 +63,20 @@ class FineTuning(Settings):
     compile: Literal["auto", True, False] = "auto"
     seed: int = Field(default=0, ge=0)
     seeds: int = Field(default=1, ge=1)
+
+    @field_validator("head", mode="plain")
+    @classmethod
+    def _of_usual_kind(cls, head: Any) -> HeadChoice | HeadChanges | None:
+        """Of a mapping without a kind, as that of its answer."""
+        if head is None or isinstance(head, HeadChanges):
+            return head
+        if isinstance(head, Mapping) and "kind" not in head:
+            return HeadChanges.model_validate(head)
+        return HeadChoice.choose(head)
+
+    @field_serializer("head")
+    def _head_as_stated(self, head: HeadChoice | HeadChanges | None) -> Any:
+        return None if head is None else head.model_dump(mode="json")
 
     @staticmethod
     def of(settings: Mapping[str, Any]) -> "FineTuning":

@@ -5,26 +5,22 @@ A head reads one layer or several, and mixes them; :mod:`~bertwright.tasks.readi
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
+from pydantic import BeforeValidator
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
 from bertwright.encoder.feed_forward import ACTIVATIONS
 from bertwright.encoder.initialisation import FanIn, Published, initialise
 from bertwright.encoder.kernels.noise import Noise, dropout
-from bertwright.encoder.visibility import is_by_halves, is_causal
 from bertwright.errors import UserError
 from bertwright.model.layers import Layers, layers_of
 from bertwright.model.model import Model
-from bertwright.objectives import ReplacedToken
 from bertwright.objectives.class_question import PairHead
-from bertwright.objectives.output import OutputChoice, Transform
-from bertwright.objectives.sentence_relation import PairQuestion
+from bertwright.objectives.output import Transform
 from bertwright.recipes import Recipe
-from bertwright.tasks.answers.answer import Answer
-from bertwright.tasks.apart import check_apart
 from bertwright.tasks.head_parts import ActivatedDense, HeadMix, Mix, OverWords
 from bertwright.tasks.reading_out import READ_ROWS, SIDE_BY_SIDE, ReadOut, read_places
 from bertwright.tasks.standard import Maps, Standard
@@ -45,17 +41,21 @@ class Beginning:
     rate: float = 0.0
 
 
+LayersSaid = Annotated[str, BeforeValidator(lambda said: str(said) if type(said) is int else said)]
+"""Layers by the names that ``embed`` knows; YAML reads a single one as a number."""
+
+
 class HeadChoice(Choice):
     """The axis: what stands between the states that are read and the outputs.
 
     Attributes:
-        layers: which are read, by the names that ``embed`` knows.
+        layers: which are read.
         mix: what becomes of several: ``concat``, ``sum``, ``mean``, or ``learned`` weights (Peters
             et al. 2018, equation 1).
     """
 
     read: ReadOut = "first"
-    layers: str = "last"
+    layers: LayersSaid = "last"
     mix: HeadMix = "concat"
 
     def build(self, beginning: Beginning) -> "Head":
@@ -260,34 +260,6 @@ class Head(nn.Module):
         return self.out(dropout(x, after, noise, 1)).float()
 
 
-def default_head(recipe: Recipe, answer: Answer) -> HeadChoice:
-    """The head with which the family of a recipe is usually fine-tuned.
-
-    A causal encoder is read where it has read everything, one of two ways over the whole row. An
-    encoder trained on pairs has a pooler, a discriminator GELU; a pre-norm encoder reads through
-    the transform of its output, over the whole row, since nothing taught it to gather a text in its
-    first place.
-    """
-    by_halves = is_by_halves(recipe.encoder.visibility)
-    causal = is_causal(recipe.encoder.visibility)
-    transforms = recipe.encoder.norm.first and recipe.output.transform and not by_halves
-    if answer.own_kind() == "cloze":
-        return Transformed(read="places") if recipe.output.transform else Plain(read="places")
-    if answer.reads == "places":
-        return Transformed(read="places") if transforms else Plain(read="places")
-    if answer.own_kind() == "closeness":
-        return Plain(read="last" if causal and not by_halves else "mean")
-    if by_halves:
-        return Plain(read="mean")
-    if causal:
-        return Plain(read="last")
-    if recipe.pooler or any(isinstance(o, PairQuestion) for o in recipe.objectives.values()):
-        return Pooler()
-    if any(isinstance(o, ReplacedToken) for o in recipe.objectives.values()):
-        return Dense(activation="gelu")
-    return Transformed(read="mean") if transforms else Dense()
-
-
 def begin(head: Head, model: Model, seed: int) -> None:
     """Draw a head's parameters (deviation 0.02, as BERT's; of LSTMs by their width), then inherit
     what there is."""
@@ -295,22 +267,3 @@ def begin(head: Head, model: Model, seed: int) -> None:
     if isinstance(head.enter, OverWords):
         initialise(head.enter, FanIn(gain=1.0), seed)
     head.choice.inherit(head, model)
-
-
-def check_head(choice: HeadChoice, answer: Answer, output: OutputChoice) -> str | None:
-    """What speaks against a head for this answer, in words."""
-    if (choice.read == "places") != (answer.reads == "places"):
-        known = "first, last, mean, last-max-mean or apart"
-        wanted = "places" if answer.reads == "places" else known
-        return f"head.read: an answer of {answer.name} is read from {wanted}, not {choice.read}"
-    if choice.read == "apart" and (wrong := check_apart(choice.mix, answer)):
-        return wrong
-    if isinstance(choice, BiLstm) and choice.read != "places":
-        return "head.kind: bilstm reads the words of a row: choose another for whole texts"
-    if answer.own_kind() == "closeness" and not isinstance(choice, Plain):
-        return "head.kind: an answer of closeness is the state that is read: choose plain"
-    if answer.own_kind() == "cloze" and isinstance(choice, Transformed) != bool(output.transform):
-        return "head.kind: an answer of cloze has the head of the vocabulary: leave head out"
-    if isinstance(choice, Transformed) and not output.transform:
-        return "head.kind: transform needs a recipe whose output has a transform"
-    return None

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM during training: the step is finished and a checkpoint written first."""
+"""SIGINT and SIGTERM during training: the step is finished first, and a checkpoint written."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-NOTED = b"\nstopping after this step, with a checkpoint; a second signal stops at once\n"
+NOTED = "\nstopping after this step{}; a second signal stops at once\n"
 
 
 class Interruption:
@@ -20,9 +20,9 @@ class Interruption:
 
 
 @contextmanager
-def interruptions() -> Generator[Interruption]:
+def interruptions(kept: bool) -> Generator[Interruption]:
     """Note the first signal; a second one kills as if nobody listened. What the process was started
-    to ignore it goes on ignoring.
+    to ignore it goes on ignoring. ``kept`` says whether the step will be.
 
     Signals reach the main thread only: elsewhere nothing is noted and nothing changes.
     """
@@ -31,9 +31,11 @@ def interruptions() -> Generator[Interruption]:
         yield noted
         return
 
+    said = NOTED.format(", with a checkpoint" if kept else "").encode()
+
     def note(number: int, _: FrameType | None) -> None:
         noted.signal_number = number
-        os.write(2, NOTED)  # not by sys.stderr, in whose write this may have come
+        os.write(2, said)  # not by sys.stderr, in whose write this may have come
         for each in heard:
             signal.signal(each, signal.SIG_DFL)
 

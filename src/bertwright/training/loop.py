@@ -108,7 +108,7 @@ def train(job: Job[MicroBatch], start: Checkpoint | None = None) -> Outcome:
     run = _Run(job)
     if start is not None:
         run.restore(start)
-    with interruptions() as interruption, job.reporter:
+    with interruptions(job.checkpoints is not None) as interruption, job.reporter:
         return run.to_the_end(interruption)
 
 

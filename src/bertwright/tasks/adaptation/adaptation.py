@@ -107,7 +107,7 @@ class Full(Adaptation):
     def check(self, recipe: Recipe) -> str | None:
         blocks = len(recipe.encoder.widths) - 1
         if self.reinitialised > blocks:
-            return f"adaptation.reinitialised: {self.reinitialised} of {blocks} blocks cannot be"
+            return f"adaptation.reinitialised: there are no {self.reinitialised} of {blocks} blocks"
         if self.reinitialised and recipe.encoder.depth.sharing != "none":
             return "adaptation.reinitialised: blocks share their parameters: none can begin anew"
         return _one_level(recipe) if self.layer_decay < 1 else None
@@ -143,6 +143,9 @@ class Last(Adaptation):
     blocks: int = Field(default=2, ge=0)
 
     def check(self, recipe: Recipe) -> str | None:
+        there = len(recipe.encoder.widths) - 1
+        if self.blocks > there:
+            return f"adaptation.blocks: there are no {self.blocks} last of {there} blocks"
         return _one_level(recipe)
 
     def trained_levels(self, epoch: int, epochs: int) -> int | None:
@@ -222,7 +225,13 @@ class LowRank(Adaptation):
                 f"adaptation.sublayers: {' and '.join(self.sublayers)} of this encoder has no "
                 f"matrices: choose another, or adapters"
             )
-        return LowRankChanges(encoder, self.rank, self.alpha, self.sublayers)
+        changes = LowRankChanges(encoder, self.rank, self.alpha, self.sublayers)
+        if self.rank > changes.whole_rank:
+            raise UserError(
+                f"adaptation.rank: {self.rank} is more than the {changes.whole_rank} of the "
+                f"matrices of this encoder: choose less"
+            )
+        return changes
 
     def begin(self, encoder: Encoder, recipe: Recipe, seed: int) -> None:
         encoder.requires_grad_(False)

@@ -34,6 +34,12 @@ class LowRankChanges(Changes):
             self.up.append(nn.Parameter(torch.empty(parts, rows // parts, rank)))
 
     @property
+    def whole_rank(self) -> int:
+        """The most that a change of these matrices can have."""
+        pairs = zip(self.up, self.down, strict=True)
+        return max(min(up.shape[1], down.shape[2]) for up, down in pairs)
+
+    @property
     def parameter_roles(self) -> dict[str, Role]:
         """A and B are matrices."""
         return {name: Role("matrix") for name, _ in self.named_parameters()}

@@ -115,6 +115,7 @@ def rows_of(path: Path, header: tuple[str, ...] | None, wanted: list[str]) -> It
 
     Errors: UserError for an unknown layout, a column that is missing or there twice.
     """
+    require_file(path)
     suffix = suffix_of(path)
     if suffix not in _ROWS:
         known = ", ".join(_ROWS)
@@ -155,7 +156,6 @@ def _parquet(path: Path, header: tuple[str, ...] | None, wanted: list[str]) -> I
     import pyarrow
     from pyarrow import parquet
 
-    require_file(path)
     try:
         file: Any = parquet.ParquetFile(path)
         _require(str(path), wanted, file.schema_arrow.names)
