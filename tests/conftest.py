@@ -29,6 +29,11 @@ settings.register_profile("bertwright", deadline=None, derandomize=True, max_exa
 settings.load_profile("bertwright")
 
 
+def pytest_unconfigure() -> None:
+    """Leave nothing of it behind."""
+    shutil.rmtree(os.environ["XDG_CACHE_HOME"], ignore_errors=True)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what uses the real data or a browser, and leave it out where there are none."""
     absent: list[pytest.Item] = []
