@@ -97,7 +97,8 @@ def compress(
     goal: Annotated[
         str | None,
         typer.Option(
-            help="The largest that keeps to it, as weights or in 8 bits: "
+            help="The largest that keeps to it, as weights or in 8 bits (exit code 1 where it has "
+            "lost too much): "
             "size<=25MB, latency<=5ms@1x64 (rows x pieces), loss<=1.0 (points), or some of these."
         ),
     ] = None,
@@ -194,7 +195,12 @@ def compress(
         )
         with uninterrupted():
             shipment = Shipment(teacher, wanted, given, method, say, settings)
-            report(shipment.ship(output), as_json)
+            shipped = shipment.ship(output)
+        report(shipped, as_json)
+        if not shipped["kept"]:
+            missed = "; ".join(shipped["missed"])
+            say(f"bertwright: the goal is not kept ({missed}): what came nearest is in {output}")
+            raise typer.Exit(1)
         return
     with uninterrupted():
         found = compressed(
