@@ -17,6 +17,7 @@ from bertwright.errors import UserError
 from bertwright.files import (
     atomic_file,
     atomic_folder,
+    read_findings,
     read_text,
     require_free,
     require_other,
@@ -64,6 +65,17 @@ def test_a_full_disk_is_named_whoever_writes(tmp_path: Path) -> None:
         ):
             write(temporary)
         assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"3", b"\xff"])
+def test_findings_that_are_none_are_named(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "runs.json"
+    assert read_findings(file) == {}
+    file.write_text('{"a": 1}')
+    assert read_findings(file) == {"a": 1}
+    file.write_bytes(content)
+    with pytest.raises(UserError, match=r"runs\.json"):
+        read_findings(file)
 
 
 def test_an_empty_folder_may_be_filled(tmp_path: Path) -> None:

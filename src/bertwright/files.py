@@ -4,6 +4,7 @@ import errno
 import fcntl
 import glob
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -11,6 +12,7 @@ import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, cast
 
 from bertwright.errors import UserError
 
@@ -84,6 +86,22 @@ def read_text(path: Path) -> str:
         raise UserError(
             f"{path}: byte {error.start + 1} is not UTF-8: convert it to UTF-8"
         ) from error
+
+
+def read_findings(file: Path) -> dict[str, Any]:
+    """What was found before, of a JSON file; nothing where there is none.
+
+    Errors: UserError for a file that holds anything else.
+    """
+    if not file.is_file():
+        return {}
+    try:
+        found: Any = json.loads(read_text(file))
+    except ValueError as error:
+        raise UserError(f"{file} is no JSON ({error}): remove it, or name another -o") from error
+    if not isinstance(found, dict):
+        raise UserError(f"{file} holds no findings: remove it, or name another -o")
+    return cast(dict[str, Any], found)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -102,6 +102,13 @@ def test_models_that_are_gone_are_not_timed(task_folder: Path, tmp_path: Path) -
         climb(plan, tmp_path, tmp_path / "elsewhere", ["times"], 1, quietly)
 
 
+def test_what_was_found_must_be_findings(task_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "runs.json").write_text("garbage")
+    plan = Plan.model_validate(stated(task_folder))
+    with pytest.raises(UserError, match=r"runs\.json is no JSON"):
+        climb(plan, tmp_path, tmp_path / "models", ["scores"], 1, quietly)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

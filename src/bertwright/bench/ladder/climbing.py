@@ -10,7 +10,7 @@ from bertwright.bench.artefacts.comparing import SHAPES, ratio_interval, seconds
 from bertwright.bench.ladder.making import Maker
 from bertwright.bench.ladder.plan import Form, Plan
 from bertwright.errors import UserError
-from bertwright.files import write_text
+from bertwright.files import read_findings, write_text
 from bertwright.machine import processor
 from bertwright.statistics import estimate, paired
 
@@ -76,7 +76,7 @@ class _Kept:
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self.known: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+        self.known = read_findings(file)
 
     def keep(self, name: str, found: dict[str, Any]) -> None:
         self.known[name] = found
