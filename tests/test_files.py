@@ -21,6 +21,7 @@ from bertwright.files import (
     read_text,
     require_free,
     require_other,
+    require_writable,
     write_text,
 )
 
@@ -106,6 +107,20 @@ def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
         with pytest.raises(UserError, match="already exists"), atomic_folder(tmp_path / name):
             pytest.fail("the block was entered")
     assert (tmp_path / "model" / "weights").read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("wanted", ["/proc/x", "/proc/deep/x", "{folder}/file/x"])
+def test_where_nothing_can_be_made_is_said_before_it_is_tried(tmp_path: Path, wanted: str) -> None:
+    (tmp_path / "file").touch()
+    path = Path(wanted.format(folder=tmp_path))
+    for require in (require_free, require_writable):
+        with pytest.raises(UserError, match=f"^{path} cannot be made: "):
+            require(path)
+    with pytest.raises(UserError, match="is a folder"):
+        require_writable(tmp_path)
+    require_writable(tmp_path / "file")
+    require_writable(tmp_path / "new" / "file")
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:

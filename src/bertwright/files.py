@@ -112,11 +112,28 @@ def write_text(path: Path, text: str) -> None:
 
 def require_free(path: Path) -> None:
     """Refuse to write over something that is there, or where nothing can be made."""
-    above = next(folder for folder in path.absolute().parents if folder.exists())
-    if not above.is_dir() or not os.access(above, os.W_OK):
-        raise UserError(f"{path} cannot be made: {above} is no folder that can be written to")
+    _require_room(path)
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise UserError(f"{path} already exists: choose another folder with -o, or remove it")
+
+
+def require_writable(file: Path) -> None:
+    """Refuse a file that cannot be written or replaced, before what it shall hold is found."""
+    if file.is_dir():
+        raise UserError(f"{file} is a folder: name a file")
+    _require_room(file)
+
+
+def _require_room(path: Path) -> None:
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    # What permissions say holds neither for who may do everything nor for every file system.
+    try:
+        with tempfile.TemporaryFile(dir=above):
+            pass
+    except OSError as error:
+        raise UserError(
+            f"{path} cannot be made: {above} is no folder that can be written to"
+        ) from error
 
 
 def require_other(output: Path, source: Path) -> None:

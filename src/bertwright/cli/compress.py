@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bertwright.cli.finetune import uninterrupted, watching
-from bertwright.cli.output import AsJson, Document, report, say
+from bertwright.cli.output import AsJson, Document, Picture, report, say
 from bertwright.cli.plugin import Plugin
 from bertwright.cli.stated import refuse
 from bertwright.errors import UserError
@@ -123,9 +123,7 @@ def compress(
             "timed as well, into that folder.",
         ),
     ] = False,
-    picture: Annotated[
-        Path | None, typer.Option(help="With --check: a PNG file of all leads over baselines.")
-    ] = None,
+    picture: Picture = None,
     document: Document = None,
     plugin: Plugin = None,
     as_json: AsJson = False,

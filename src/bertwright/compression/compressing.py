@@ -64,7 +64,7 @@ class Compressed:
             "scores": scores,
             "mean": found.mean,
             "interval": found.interval,
-            "kept": found.mean / self.of_teacher if self.of_teacher else None,
+            "kept": 100 * found.mean / self.of_teacher if self.of_teacher else None,
             "parameters": after["all"],
             "parameters_without_tables": after["without_tables"],
             "smaller": before["all"] / after["all"],
