@@ -14,6 +14,7 @@ from bertwright.compression.quantisation.sharpness import sharpness
 from bertwright.compression.static_table import static_table
 from bertwright.errors import UserError
 from bertwright.interop.loading import load
+from bertwright.interop.onnx import export_onnx
 from bertwright.model import Model
 from bertwright.model.text_model import TextModel
 from bertwright.shipping.candidates import Candidates, Form, shipped_bytes, write
@@ -153,6 +154,10 @@ def test_what_is_shipped_in_8_bits_has_nothing_else(tuned: FineTuned, tmp_path: 
     assert len(load(tmp_path / "graph").predict(["a red bird"])) == 1
     with pytest.raises(UserError, match="8 bits alone"):
         load(tmp_path / "graph", "float32")
+    export_onnx(tuned, tmp_path / "both", int8=True)
+    (tmp_path / "both" / "model.onnx").unlink()
+    both, alone = (load(tmp_path / name).predict(["a red bird"]) for name in ("both", "graph"))
+    assert both == alone
 
 
 def test_a_goal_that_was_missed_is_no_success(

@@ -171,7 +171,8 @@ def compress(
         raise UserError("compress writes a folder: name it with -o")
     require_free(output)
     method = method or "output-distillation"
-    Method.load(method)
+    if Method.load(method).reads_transfer and transfer is None:
+        say(f"no --transfer is given: {method} asks its teacher of the texts of the task instead")
     wanted = None if goal is None else Goal.of(goal)
     teacher = load(model)
     if not isinstance(teacher, FineTuned):

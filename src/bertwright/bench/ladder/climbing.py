@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from bertwright.bench.artefacts.comparing import SHAPES, ratio_interval, seconds_in_turns
-from bertwright.bench.ladder.making import Maker
+from bertwright.bench.ladder.making import Maker, require_possible
 from bertwright.bench.ladder.plan import Form, Plan
 from bertwright.errors import UserError
 from bertwright.files import read_findings, write_text
@@ -54,6 +54,8 @@ def climb(
         if part not in PARTS:
             raise UserError(f"--parts {part}: choose from {', '.join(PARTS)}")
     out.mkdir(parents=True, exist_ok=True)
+    if "scores" in parts:
+        require_possible(plan)
     runs, times = _Kept(out / "runs.json"), _Kept(out / "times.json")
     rows: list[dict[str, Any]] = []
     for task in plan.tasks:
