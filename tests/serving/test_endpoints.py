@@ -1,6 +1,7 @@
 """What is answered over HTTP is what the same model says offline."""
 
 import base64
+import re
 
 import numpy as np
 import pytest
@@ -202,6 +203,15 @@ def test_everything_is_described(serving) -> None:
     assert set(paths) >= {"/v1/embeddings", "/v1/models", "/embed", "/predict", "/rerank"}
     assert set(paths) >= {"/fill-mask", "/tag", "/answer", "/explore", "/health", "/metrics"}
     assert client.get("/health").json() == {"status": "ok"}
+
+
+@pytest.mark.parametrize("path", ["/", "/docs"])
+def test_pages_name_no_other_server(serving, path: str) -> None:
+    page = serving().get(path)
+    assert page.headers["content-type"].startswith("text/html")
+    assert not re.findall(r"(?:https?:)?//[a-z]|\bsrc=|@import|<link", page.text)
+    assert set(re.findall(r'href="(.*?)"', page.text)) <= {"docs", "openapi.json"}
+    assert set(re.findall(r'fetch\("(.*?)"', page.text)) <= {"explore", "openapi.json"}
 
 
 def test_refusals_are_described_as_they_are(serving) -> None:

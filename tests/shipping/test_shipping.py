@@ -144,6 +144,9 @@ def test_settings_are_looked_at_before_anything_is_measured(
     wrong = replace(shipment(tuned, "size<=1KB", said), settings={"epoch": 1})
     with pytest.raises(UserError, match="no key 'epoch'"):
         wrong.ship(tmp_path / "none")
+    whole = replace(shipment(tuned, "size<=1KB", said), method="heads-units-iterative")
+    with pytest.raises(UserError, match="which heads-units-iterative cannot teach"):
+        whole.ship(tmp_path / "none")
     assert not said
 
 

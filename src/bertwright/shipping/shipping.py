@@ -11,6 +11,7 @@ from typing import Any
 
 from bertwright.compression.compressing import compress
 from bertwright.compression.method import Method
+from bertwright.compression.suiting import require_suiting
 from bertwright.errors import UserError
 from bertwright.files import atomic_folder, require_free, write_text
 from bertwright.interop.loading import load
@@ -60,7 +61,8 @@ class Shipment:
         and what of it is ``missed``. It is written where it has lost too much, too.
 
         Errors: UserError where nothing is small and fast enough, for a model without layers, for
-        rows that are longer than it reads, and for settings that are none.
+        rows that are longer than it reads, for settings that are none, and for a method that needs
+        the whole model.
         """
         require_free(out)
         for stage in self._stages():
@@ -75,6 +77,7 @@ class Shipment:
                 "a goal is kept with some of the layers of a model, and this has none: export it "
                 "with --to onnx --int8, or trim it"
             )
+        self._require_teachable()
         longest = self.model.net.encoder.longest
         if longest is not None and self.goal.length > longest:
             raise UserError(
@@ -105,6 +108,23 @@ class Shipment:
     def depth(self) -> int:
         """Of the model as it is."""
         return len(self.model.net.encoder.blocks)
+
+    def _require_teachable(self) -> None:
+        """Errors: UserError for a method that can make no student of some of the layers, however
+        many."""
+        reason: UserError | None = None
+        for layers in range(1, self.depth):
+            try:
+                encoder = self.model.net.recipe.encoder
+                require_suiting(Method.load(self.method), encoder, None, layers)
+                return
+            except UserError as error:
+                reason = error
+        if reason is not None:
+            raise UserError(
+                f"--goal takes some of the layers, which {self.method} cannot teach ({reason}): "
+                f"choose another method"
+            )
 
     def _tell(self, chosen: Candidate, train: Examples) -> None:
         """The plan, before it begins."""
