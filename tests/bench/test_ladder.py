@@ -89,6 +89,7 @@ def test_every_form_is_scored_weighed_and_timed_once(
         raise AssertionError("it was found before")
 
     monkeypatch.setattr(making.Maker, "made", refuse)
+    monkeypatch.setattr(making, "load", refuse)
     monkeypatch.setattr(climbing, "seconds_in_turns", refuse)
     assert climb(plan, tmp_path, models, ["scores", "times"], 1, quietly) == rows
     assert climb(plan, tmp_path, models, [], 1, quietly) == rows

@@ -48,19 +48,20 @@ def climb(
     """The rows of the table, of what stands in ``out``; the named parts that do not stand there
     are found first.
 
-    Errors: UserError for a part that is none, and for times of models that are not in ``models``.
+    Errors: UserError for a part that is none, for ways that cannot be gone, before anything is
+    learned, and for times of models that are not in ``models``.
     """
     for part in parts:
         if part not in PARTS:
             raise UserError(f"--parts {part}: choose from {', '.join(PARTS)}")
     out.mkdir(parents=True, exist_ok=True)
-    if "scores" in parts:
-        require_possible(plan)
     runs, times = _Kept(out / "runs.json"), _Kept(out / "times.json")
+    makers = [Maker(plan, task, models) for task in plan.tasks]
+    if "scores" in parts and any(name not in runs.known for own in makers for name in own.names):
+        require_possible(plan)
     rows: list[dict[str, Any]] = []
-    for task in plan.tasks:
-        maker = Maker(plan, task, models)
-        ways = [name for name, way in plan.ways.items() if way.tasks is None or task in way.tasks]
+    for maker in makers:
+        ways = maker.ways
         for way in ways if "scores" in parts else ():
             for seed in range(plan.seeds):
                 name = maker.name(way, seed)

@@ -50,6 +50,17 @@ class Maker:
     task: str
     models: Path
 
+    @property
+    def ways(self) -> list[str]:
+        """Those that are tried on the task."""
+        every = self.plan.ways.items()
+        return [name for name, way in every if way.tasks is None or self.task in way.tasks]
+
+    @property
+    def names(self) -> list[str]:
+        """Of all runs."""
+        return [self.name(way, seed) for way in self.ways for seed in range(self.plan.seeds)]
+
     def name(self, way: str, seed: int) -> str:
         """Of a run, by what decides it."""
         of, teacher = self.plan.ways[way], self._teacher_name(seed)
