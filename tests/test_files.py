@@ -17,9 +17,11 @@ from bertwright.errors import UserError
 from bertwright.files import (
     atomic_file,
     atomic_folder,
+    read_findings,
     read_text,
     require_free,
     require_other,
+    require_writable,
     write_text,
 )
 
@@ -66,6 +68,17 @@ def test_a_full_disk_is_named_whoever_writes(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"3", b"\xff"])
+def test_findings_that_are_none_are_named(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "runs.json"
+    assert read_findings(file) == {}
+    file.write_text('{"a": 1}')
+    assert read_findings(file) == {"a": 1}
+    file.write_bytes(content)
+    with pytest.raises(UserError, match=r"runs\.json"):
+        read_findings(file)
+
+
 def test_an_empty_folder_may_be_filled(tmp_path: Path) -> None:
     wanted = tmp_path / "model"
     wanted.mkdir()
@@ -94,6 +107,20 @@ def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
         with pytest.raises(UserError, match="already exists"), atomic_folder(tmp_path / name):
             pytest.fail("the block was entered")
     assert (tmp_path / "model" / "weights").read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("wanted", ["/proc/x", "/proc/deep/x", "{folder}/file/x"])
+def test_where_nothing_can_be_made_is_said_before_it_is_tried(tmp_path: Path, wanted: str) -> None:
+    (tmp_path / "file").touch()
+    path = Path(wanted.format(folder=tmp_path))
+    for require in (require_free, require_writable):
+        with pytest.raises(UserError, match=f"^{path} cannot be made: "):
+            require(path)
+    with pytest.raises(UserError, match="is a folder"):
+        require_writable(tmp_path)
+    require_writable(tmp_path / "file")
+    require_writable(tmp_path / "new" / "file")
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:

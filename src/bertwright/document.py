@@ -5,6 +5,7 @@ is left alone.
 """
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,10 +13,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bertwright.errors import UserError
-from bertwright.files import read_text, write_text
+from bertwright.files import read_text, require_writable, write_text
 from bertwright.machine import description, versions
 
 LIBRARIES = ("torch", "transformers", "sentence-transformers", "tokenizers", "datasets")
+
+
+_BEGIN = re.compile(r"^<!-- (.+): written by command -->$", re.MULTILINE)
+
+
+def require_document(path: Path) -> None:
+    """Refuse a document that cannot be written, or whose sections have no end, before what it shall
+    hold is found: UserError."""
+    require_writable(path)
+    whole = read_text(path) if path.is_file() else ""
+    for begun in _BEGIN.finditer(whole):
+        _end_of(path, begun[1], whole[begun.end() :])
 
 
 def write_section(path: Path, name: str, lines: Sequence[str], made: str | None = None) -> None:
@@ -25,17 +38,28 @@ def write_section(path: Path, name: str, lines: Sequence[str], made: str | None 
     A section that is not there yet is added at the end; a document that is not there is made.
     Errors: UserError for a section whose end mark is missing, and for a document that is no text.
     """
-    begin, end = f"<!-- {name}: written by command -->", f"<!-- end of {name} -->"
+    begin, end = f"<!-- {name}: written by command -->", _end(name)
     section = "\n".join([begin, "", *lines, "", made or origin(), "", end])
     old = read_text(path) if path.is_file() else _heading(path)
     before, begun, rest = old.partition(begin)
     if not begun:
         write_text(path, f"{old.rstrip()}\n\n{section}\n")
         return
-    _, ended, after = rest.partition(end)
+    write_text(path, before + section + _end_of(path, name, rest))
+
+
+def _end(name: str) -> str:
+    return f"<!-- end of {name} -->"
+
+
+def _end_of(path: Path, name: str, rest: str) -> str:
+    """What stands behind the end of a section."""
+    _, ended, after = rest.partition(_end(name))
     if not ended:
-        raise UserError(f"{path}: the section {name!r} has no end: put the line {end} after it")
-    write_text(path, before + section + after)
+        raise UserError(
+            f"{path}: the section {name!r} has no end: put the line {_end(name)} after it"
+        )
+    return after
 
 
 def table(columns: Mapping[str, str], rows: Sequence[Mapping[str, object]]) -> list[str]:

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import glob
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -11,6 +12,7 @@ import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, cast
 
 from bertwright.errors import UserError
 
@@ -86,6 +88,22 @@ def read_text(path: Path) -> str:
         ) from error
 
 
+def read_findings(file: Path) -> dict[str, Any]:
+    """What was found before, of a JSON file; nothing where there is none.
+
+    Errors: UserError for a file that holds anything else.
+    """
+    if not file.is_file():
+        return {}
+    try:
+        found: Any = json.loads(read_text(file))
+    except ValueError as error:
+        raise UserError(f"{file} is no JSON ({error}): remove it, or name another -o") from error
+    if not isinstance(found, dict):
+        raise UserError(f"{file} holds no findings: remove it, or name another -o")
+    return cast(dict[str, Any], found)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a small text file atomically."""
     with atomic_file(path) as temporary:
@@ -94,11 +112,28 @@ def write_text(path: Path, text: str) -> None:
 
 def require_free(path: Path) -> None:
     """Refuse to write over something that is there, or where nothing can be made."""
-    above = next(folder for folder in path.absolute().parents if folder.exists())
-    if not above.is_dir() or not os.access(above, os.W_OK):
-        raise UserError(f"{path} cannot be made: {above} is no folder that can be written to")
+    _require_room(path)
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise UserError(f"{path} already exists: choose another folder with -o, or remove it")
+
+
+def require_writable(file: Path) -> None:
+    """Refuse a file that cannot be written or replaced, before what it shall hold is found."""
+    if file.is_dir():
+        raise UserError(f"{file} is a folder: name a file")
+    _require_room(file)
+
+
+def _require_room(path: Path) -> None:
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    # What permissions say holds neither for who may do everything nor for every file system.
+    try:
+        with tempfile.TemporaryFile(dir=above):
+            pass
+    except OSError as error:
+        raise UserError(
+            f"{path} cannot be made: {above} is no folder that can be written to"
+        ) from error
 
 
 def require_other(output: Path, source: Path) -> None:

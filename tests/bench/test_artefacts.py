@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from bertwright.bench.artefacts import comparing
 from bertwright.bench.artefacts.answering import rows_of
 from bertwright.bench.artefacts.comparing import Artefact, compare, ratio_interval
 from bertwright.bench.artefacts.picture import draw, front
+from bertwright.cli.application import app
 from bertwright.errors import UserError
 from bertwright.model import Model
 from bertwright.model.text_model import TextModel
@@ -81,6 +84,52 @@ def test_the_interval_of_one_against_itself_is_1() -> None:
     assert low == high == 1
     low, high = ratio_interval(times, times / 2)
     assert low == pytest.approx(2)
+
+
+def test_what_is_lost_is_told_in_points(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = iter([0.9, 0.65])
+    said = {"task": "colours", "metric": "accuracy"}
+    monkeypatch.setattr(comparing, "evaluate", lambda *_: {**said, "score": next(scores)})
+    sides = [Artefact(folders / name) for name in ("large", "small")]
+    lines = compare(sides, folders / "dev.tsv", 3, 1, lambda _: None, shapes=[])
+    assert [line["lost"] for line in lines] == pytest.approx([0, 25])
+
+
+@pytest.mark.parametrize("wrong", ["none", "words", "elsewhere"])
+def test_nothing_is_scored_before_all_can_be(
+    folders: Path, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        pytest.fail("it was scored")
+
+    monkeypatch.setattr(comparing, "evaluate", refuse)
+    sides = [Artefact(folders / name) for name in ("large", wrong)]
+    with pytest.raises(UserError):
+        compare(sides, folders / "dev.tsv", 3, 1, print)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (("--picture", "/proc/x.png"), "x.png cannot be made"),
+        (("--picture", "{folder}"), "is a folder: name a file"),
+        (("--document", "/proc/x.md"), "x.md cannot be made"),
+        (("--document", "{folder}/cut.md"), "the section 'pareto colours' has no end"),
+    ],
+)
+def test_what_cannot_be_written_is_said_first(
+    folders: Path, option: tuple[str, str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        pytest.fail("something was measured")
+
+    (folders / "cut.md").write_text("<!-- pareto colours: written by command -->\n")
+    monkeypatch.setattr(comparing, "compare", refuse)
+    words = ["pareto", str(folders / "large"), "--data", str(folders / "dev.tsv")]
+    with pytest.raises(UserError, match=said):
+        CliRunner().invoke(
+            app, [*words, *(each.format(folder=folders) for each in option)], catch_exceptions=False
+        )
 
 
 def test_what_cannot_be_compared_is_said(folders: Path) -> None:

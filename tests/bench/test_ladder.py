@@ -89,6 +89,7 @@ def test_every_form_is_scored_weighed_and_timed_once(
         raise AssertionError("it was found before")
 
     monkeypatch.setattr(making.Maker, "made", refuse)
+    monkeypatch.setattr(making, "load", refuse)
     monkeypatch.setattr(climbing, "seconds_in_turns", refuse)
     assert climb(plan, tmp_path, models, ["scores", "times"], 1, quietly) == rows
     assert climb(plan, tmp_path, models, [], 1, quietly) == rows
@@ -100,6 +101,31 @@ def test_models_that_are_gone_are_not_timed(task_folder: Path, tmp_path: Path) -
     climb(plan, tmp_path, tmp_path / "models", ["scores"], 1, quietly)
     with pytest.raises(UserError, match="is not there, and what it scored is known"):
         climb(plan, tmp_path, tmp_path / "elsewhere", ["times"], 1, quietly)
+
+
+@pytest.mark.parametrize(
+    ("way", "message"),
+    [
+        ({"method": "layer-drop", "layers": 3}, "ways.half: 3 of 2 layers cannot be taken"),
+        ({"method": "pkd-skip", "layers": 1}, "ways.half: no pair of layers is left"),
+        ({"method": "bilstm-soft", "layers": 1}, "ways.half: a student that begins from nothing"),
+        ({"method": "q8-qat", "student": "bret-tiny"}, "bret-tiny"),
+    ],
+)
+def test_what_cannot_be_taken_is_said_before_anything_is_learned(
+    task_folder: Path, tmp_path: Path, way: dict[str, Any], message: str
+) -> None:
+    plan = Plan.model_validate(stated(task_folder, ways={"whole": {}, "half": way}))
+    with pytest.raises(UserError, match=message):
+        climb(plan, tmp_path, tmp_path / "models", ["scores"], 1, quietly)
+    assert not (tmp_path / "models").exists()
+
+
+def test_what_was_found_must_be_findings(task_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "runs.json").write_text("garbage")
+    plan = Plan.model_validate(stated(task_folder))
+    with pytest.raises(UserError, match=r"runs\.json is no JSON"):
+        climb(plan, tmp_path, tmp_path / "models", ["scores"], 1, quietly)
 
 
 @pytest.mark.parametrize(

@@ -259,6 +259,8 @@ def test_a_fine_tuned_model_is_made_small(folder: Path, tuned: Path, tmp_path: P
         with pytest.raises(UserError, match=sentence):
             invoke(*words)
     assert not wrong.exists()
+    asked = ["compress", str(tuned), "-o", str(wrong), "--method", "pre-trained-distillation"]
+    assert "no --transfer is given" in CliRunner().invoke(app, asked).stderr
 
 
 def test_what_places_cost_in_few_bits_is_told(folder: Path, tuned: Path) -> None:

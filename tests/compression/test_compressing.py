@@ -9,6 +9,7 @@ from bertwright.compression.compressing import compress
 from bertwright.compression.method import METHODS, Method, names_in
 from bertwright.compression.quantisation import Quantised
 from bertwright.compression.quantisation.sharpness import sharpness
+from bertwright.compression.static_table import static_table
 from bertwright.errors import UserError
 from bertwright.interop.loading import load
 from bertwright.tasks.catalogue import table_task, tagging_task
@@ -141,6 +142,11 @@ def test_what_is_no_method_is_said(teacher: FineTuned, tmp_path: Path) -> None:
     file.write_text("about: a\nsource: b\nstages: [{replacing: 1, signals: [outputs]}]\n")
     with pytest.raises(UserError, match="learns from labels alone"):
         compress(teacher, str(file), data_of(teacher))
+    file.write_text("about: a\nsource: b\nstages: [{labels: 0}]\n")
+    with pytest.raises(UserError, match="labels weighs them beside signals, and there are none"):
+        compress(teacher, str(file), data_of(teacher))
+    with pytest.raises(UserError, match="nothing reads the texts of --transfer: leave it out"):
+        compress(teacher, "pkd-skip", data_of(teacher), transfer=classes())
     with pytest.raises(UserError, match="5 of 4 layers"):
         compress(teacher, "layer-drop", data_of(teacher), layers=5)
     for name in ("heads-units-iterative", "qbert-mixed"):
@@ -149,3 +155,37 @@ def test_what_is_no_method_is_said(teacher: FineTuned, tmp_path: Path) -> None:
     other = [Example(e.first, label=f"so {e.label}") for e in classes()]
     with pytest.raises(UserError, match="has no label"):
         compress(teacher, "layer-drop", data_of(teacher, other))
+
+
+def test_what_does_not_suit_is_said_before_the_teacher_is_asked(
+    pretrained, teacher: FineTuned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        pytest.fail("the teacher was asked")
+
+    monkeypatch.setattr(FineTuned, "outputs", refuse)
+    monkeypatch.setattr(FineTuned, "predict", refuse)
+    late = tmp_path / "late.yaml"
+    stages = [
+        {"texts": "transfer", "labels": 0, "signals": [{"kind": "outputs"}]},
+        {"signals": [{"kind": "states", "layers": {"pairs": "2-5"}}]},
+    ]
+    late.write_text(json.dumps({"about": "a", "source": "b", "stages": stages}))
+    for method, given, message in [
+        (str(late), {}, "no layers 2 and 5: the student has 2, the teacher 4"),
+        ("pkd-skip", {"layers": 1}, "no pair of layers is left of a student with 1"),
+        ("theseus-linear", {"layers": 3}, "4 blocks do not fall into 3 equal parts"),
+        ("layer-drop", {"student": "bert-tiny", "layers": 1}, "has the layers of its recipe"),
+        ("albert-share", {"student": "bert-tiny"}, "leave the recipe bert-tiny out"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            compress(teacher, method, data_of(teacher), **given)
+
+
+def test_a_table_has_no_layers_to_take(pretrained, teacher: FineTuned) -> None:
+    table = static_table(pretrained("bert"), 8)
+    with pytest.raises(UserError, match="the model has no layers of which some could be taken"):
+        compress(teacher, "pkd-skip", data_of(teacher), student=table, layers=1)
+    of_table = finetune(table, CLASSES, train=classes(), dev=classes(), epochs=1, **QUICK).model
+    with pytest.raises(UserError, match="the model has no layers of which some could be taken"):
+        compress(of_table, "pkd-skip", data_of(of_table))

@@ -73,3 +73,18 @@ def test_a_fine_tuned_model_is_trimmed_from_a_shell(pretrained: Pretrained, tmp_
     for one, other in zip(small.predict(texts), whole.predict(texts), strict=True):
         assert one.answer == other.answer
         assert one.probabilities == pytest.approx(other.probabilities, abs=1e-6)
+
+
+def test_the_tokenizer_of_the_whole_is_no_tokenizer_of_the_trimmed(
+    pretrained: Pretrained, tmp_path: Path
+) -> None:
+    whole, task = pretrained(), table_task("age", Columns())
+    settings = {"epochs": 1, "compile": False}
+    tuned = finetune(whole, task, train=classes()[:8], dev=classes()[:8], **settings).model
+    for model in (whole, tuned):
+        folder = tmp_path / type(model).__name__
+        trim(model, NEEDED).save(folder)
+        load(folder)
+        whole.tokenizer.save(folder)
+        with pytest.raises(UserError, match=r"the tokenizer has \d+ pieces and the model \d+"):
+            load(folder)

@@ -1,6 +1,9 @@
 """A program of PyTorch alone computes what the model computes."""
 
 import json
+import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +50,22 @@ def test_it_answers_without_us(folders: Path, tmp_path: Path, name: str) -> None
     assert states.shape[:2] == pieces.shape
     assert len(answers) == len(pieces)
     assert (out / "task.json").exists() == (name == "kinds")
+
+
+def test_a_full_disk_is_a_sentence(folders: Path, tmp_path: Path) -> None:
+    out = tmp_path / "program"
+    ran = subprocess.run(
+        [
+            *(sys.executable, "-m", "bertwright", "export", folders / "bert"),
+            *("--to", "torch-export", "-o", out),
+        ],
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
+    )
+    assert ran.returncode == 2, ran.stderr
+    assert ran.stderr == f"bertwright: {out}: File too large: free some space and run again\n"
+    assert not list(tmp_path.iterdir())
 
 
 def test_one_that_differs_is_not_kept(

@@ -139,6 +139,24 @@ def test_what_does_not_fit_the_queue_is_refused_and_fits_later() -> None:
         assert queue.waiting_tokens == 0
 
 
+def test_short_rows_do_not_tell_that_a_full_queue_takes_long() -> None:
+    def a_while(rows: Sequence[Any]) -> Sequence[Any]:
+        time.sleep(0.005)
+        return rows
+
+    model = Model()
+    with batcher(bound=4000) as queue:
+        for number in range(8):
+            queue.submit(a_while, [number], [3]).result(10)
+        with busy(model, queue):
+            # Eighty batches of 5 ms each, and not 1,333 of three tokens.
+            answer = queue.submit(a_while, list(range(160)), [25] * 160)
+            with pytest.raises(Full) as refusal:
+                queue.submit(a_while, ["more"], [25])
+        assert refusal.value.seconds <= 3
+        assert len(answer.result(10)) == 160
+
+
 def test_an_idle_model_waits_for_company_until_its_deadline() -> None:
     model, deadline = Model(), 0.2
     with batcher(deadline=deadline) as queue:

@@ -1,10 +1,12 @@
 """What is answered over HTTP is what the same model says offline."""
 
 import base64
+import re
 
 import numpy as np
 import pytest
 
+from bertwright.serving.refusals import OpenAIRefused, Refused
 from bertwright.tasks.formats.examples import Example, Question
 from small_tasks import TEXTS
 
@@ -87,8 +89,9 @@ def test_raw_scores_become_the_probabilities(serving, solvers) -> None:
 @pytest.mark.parametrize(("name", "label"), [("number", "number"), ("near", "closeness")])
 def test_a_number_is_said_by_its_kind(serving, solvers, name: str, label: str) -> None:
     model = solvers[name]
-    answer = serving({name: model}).post("/predict", json={"inputs": ["red bird", "red tree"]})
-    (prediction,) = model.predict([Example("red bird", "red tree")])
+    texts = ["red bird", "red tree"][: 1 if name == "number" else 2]
+    answer = serving({name: model}).post("/predict", json={"inputs": texts})
+    (prediction,) = model.predict([Example(*texts)])
     assert answer.json() == [{"label": label, "score": pytest.approx(prediction.answer, abs=1e-4)}]
 
 
@@ -170,6 +173,20 @@ def test_what_no_model_can_is_said_in_a_sentence(serving, path: str, asked: dict
     assert answer.json()["error"].startswith("no model here can do that")
 
 
+def test_a_model_that_is_named_and_cannot_is_a_mistake(serving) -> None:
+    answer = serving().post("/rerank", json={"query": "a", "texts": ["b"], "model": "encoder"})
+    assert answer.status_code == 400
+    assert "which encoder is not: ask another server" in answer.json()["error"]
+
+
+def test_a_model_is_told_by_its_name(serving) -> None:
+    client = serving()
+    assert client.get("/v1/models/encoder").json() == client.get("/v1/models").json()["data"][0]
+    unknown = client.get("/v1/models/encodr")
+    assert unknown.status_code == 404
+    assert "did you mean 'encoder'?" in unknown.json()["error"]["message"]
+
+
 def test_a_causal_model_fills_no_places(serving) -> None:
     from bertwright.analysis.planted.models import small_subject
 
@@ -185,8 +202,38 @@ def test_everything_is_described(serving) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     assert set(paths) >= {"/v1/embeddings", "/v1/models", "/embed", "/predict", "/rerank"}
     assert set(paths) >= {"/fill-mask", "/tag", "/answer", "/explore", "/health", "/metrics"}
-    assert client.get("/docs").status_code == 200
     assert client.get("/health").json() == {"status": "ok"}
+
+
+@pytest.mark.parametrize("path", ["/", "/docs"])
+def test_pages_name_no_other_server(serving, path: str) -> None:
+    page = serving().get(path)
+    assert page.headers["content-type"].startswith("text/html")
+    assert not re.findall(r"(?:https?:)?//[a-z]|\bsrc=|@import|<link", page.text)
+    assert set(re.findall(r'href="(.*?)"', page.text)) <= {"docs", "openapi.json"}
+    assert set(re.findall(r'fetch\("(.*?)"', page.text)) <= {"explore", "openapi.json"}
+
+
+def test_refusals_are_described_as_they_are(serving) -> None:
+    client = serving(text_tokens=8)
+    described = client.get("/openapi.json").json()
+    for path, asked, status in [
+        ("/embed", {"inputs": "red " * 9}, 413),
+        ("/embed", {"inputs": 5}, 422),
+        ("/embed", {"inputs": "a", "model": "no"}, 404),
+        ("/v1/embeddings", {"input": 5}, 422),
+        ("/explore", {"text": "a", "model": "no"}, 404),
+    ]:
+        answer = client.post(path, json=asked)
+        assert answer.status_code == status
+        told = described["paths"][path]["post"]["responses"][str(status)]
+        name = told["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+        {"Refused": Refused, "OpenAIRefused": OpenAIRefused}[name].model_validate(answer.json())
+        assert set(answer.json()) == set(described["components"]["schemas"][name]["properties"])
+    every = described["paths"]["/embed"]["post"]["responses"]
+    assert set(every) == {str(s) for s in (200, 400, 401, 404, 408, 413, 422, 429, 500, 503, 504)}
+    assert set(described["paths"]["/health"]["get"]["responses"]) == {"200", "500", "503"}
+    assert "HTTPValidationError" not in str(described)
 
 
 def test_metrics_count_requests_and_batches(serving) -> None:

@@ -28,6 +28,22 @@ def address(encoder: TextModel) -> Iterator[str]:
         thread.join(20)
 
 
+def test_what_can_be_asked_is_shown_and_comes_from_here(address: str, browser) -> None:
+    page = browser.new_page()
+    asked, errors = [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("pageerror", lambda error: errors.append(error))
+    page.goto(f"{address}/docs")
+    page.wait_for_selector("section")
+    headings = page.locator("h2").all_inner_texts()
+    assert {"POST /v1/embeddings", "POST /rerank", "GET /health", "Refused"} <= set(headings)
+    assert "top_k" in page.locator("section", has_text="POST /fill-mask").first.inner_text()
+    assert asked
+    assert all(url.startswith(address) for url in asked)
+    assert not errors
+    page.close()
+
+
 def test_a_text_is_looked_at(address: str, browser) -> None:
     page = browser.new_page()
     errors = []

@@ -11,6 +11,7 @@ import pytest
 from fastapi import FastAPI
 
 from bertwright.serving.application import application
+from bertwright.serving.batching import Batcher
 from bertwright.serving.settings import Settings
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -209,6 +210,25 @@ def test_beyond_the_bound_come_429s_that_say_when_to_come_again(encoder, stopped
             stopped.go.set()
             answers = await asyncio.gather(first, *more)
             assert [status for status, _, _ in answers].count(200) == 4
+
+        asyncio.run(main())
+
+
+def test_nobody_is_sent_away_for_longer_than_anything_waits(
+    encoder, stopped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Batcher, "_seconds_until_empty", lambda _: 1217)
+    with stopping(encoder, stopped, queue_tokens=4, timeout_seconds=20) as app:
+
+        async def main() -> None:
+            asked = [asyncio.create_task(ask(app, whole()))]
+            await until(stopped.begun.is_set)
+            asked += [asyncio.create_task(ask(app, whole())) for _ in range(2)]
+            await until(lambda: any(task.done() for task in asked))
+            (status, _, headers) = next(task.result() for task in asked if task.done())
+            assert (status, headers[b"retry-after"]) == (429, b"20")
+            stopped.go.set()
+            await asyncio.gather(*asked)
 
         asyncio.run(main())
 

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bertwright.compression.static_table import static_table
+
 JSON = {"Content-Type": "application/json"}
 
 KEY, OTHER = "a-key-that-is-long-enough", "another-key-that-is-long"
@@ -39,6 +41,9 @@ def sentence(answer: Any) -> str:
         ("/predict", {"inputs": ["a", "b", "c"]}, 422, "a pair of texts, or a list of lists"),
         ("/fill-mask", {"inputs": "a"}, 400, "hides nothing: write [MASK]"),
         ("/fill-mask", {"inputs": "[MASK]", "top_k": 0}, 422, "top_k: must be 1 or more"),
+        ("/fill-mask", {"inputs": "[MASK]", "top_k": "3"}, 422, "top_k: must be a whole number"),
+        ("/fill-mask", {"inputs": "[MASK]", "top_k": True}, 422, "top_k: must be a whole number"),
+        ("/embed", {"inputs": "a", "truncate": "yes"}, 422, "truncate: must be true or false"),
     ],
 )
 def test_the_sentence_says_what_is_wrong(
@@ -56,7 +61,15 @@ def test_the_sentence_says_what_is_wrong(
     ("name", "path", "body", "words"),
     [
         ("pairs", "/predict", {"inputs": "a"}, "asks for pairs: write [text, text]"),
-        ("judge", "/predict", {"inputs": "bird " * 600}, "tokens more than are read"),
+        ("judge", "/predict", {"inputs": ["a", "b"]}, "asks for no pairs: write [[text], [text]]"),
+        ("judge", "/predict", {"inputs": [["a"], ["a", "b"]]}, "asks for no pairs"),
+        ("judge", "/predict", {"inputs": "bird " * 600}, "text 1 has 90 tokens more than are read"),
+        (
+            "reader",
+            "/answer",
+            {"inputs": [{"question": "bird " * 70, "text": "a"}]},
+            "question 1 has 6 tokens more than are read",
+        ),
         ("reader", "/answer", {"inputs": [{"question": "a"}]}, "inputs.0.text: Field required"),
         (
             "reader",
@@ -70,6 +83,20 @@ def test_of_a_task_too(serving, solvers, name: str, path: str, body: Any, words:
     answer = serving({name: solvers[name]}).post(path, json=body)
     assert answer.status_code in (413, 422)
     assert words in sentence(answer)
+
+
+def test_a_long_question_is_cut_where_that_is_asked_for(serving, solvers) -> None:
+    asked = {"inputs": [{"question": "bird " * 70, "text": "The red bird"}], "truncate": True}
+    assert serving({"reader": solvers["reader"]}).post("/answer", json=asked).status_code == 200
+
+
+def test_a_text_of_nothing_has_no_vector(serving, encoder) -> None:
+    client = serving({"table": static_table(encoder, 8)})
+    assert client.post("/embed", json={"inputs": "red"}).status_code == 200
+    for path, key in (("/embed", "inputs"), ("/v1/embeddings", "input")):
+        answer = client.post(path, json={key: ["red", ""]})
+        assert answer.status_code == 422
+        assert "text 2 holds nothing that table knows" in sentence(answer)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from bertwright.cli.application import app
 from bertwright.errors import UserError
 from bertwright.model.text_model import TextModel
+from bertwright.tasks.fine_tuned import FineTuned
 from small_tasks import TEXTS
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +43,7 @@ class Started:
         )
         assert self.process.stderr is not None
         said = self.process.stderr.readline()
-        assert said.startswith("serving encoder at http://127.0.0.1:"), said
+        assert re.match(r"serving encoder\b.* at http://127\.0\.0\.1:", said), said
         self.address = said.split()[-1]
 
     def ask(self, path: str, body: Any = None) -> tuple[int, str]:
@@ -117,13 +118,28 @@ def test_the_client_of_text_embeddings_inference(
         np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
-def test_the_document_is_true(server: Started) -> None:
+@pytest.fixture(scope="module")
+def of_several(folder: Path, solvers: dict[str, FineTuned]) -> Iterator[Started]:
+    """A server of what the document names."""
+    names = {"judge": "judge", "rank": "ranker", "tagger": "tagger", "reader": "reader"}
+    for task, name in names.items():
+        solvers[task].save(folder.parent / name)
+    folders = [str(folder.parent / name) for name in names.values()]
+    started = Started(folder, *folders, "--precision", "float32")
+    yield started
+    started.process.kill()
+    started.process.communicate()
+
+
+def test_the_document_is_true(of_several: Started) -> None:
+    server = of_several
     written = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"^```py\n(.*?)^```", written, SEVERAL_LINES)
+    code = "".join(re.findall(r"^```py\n(.*?)^```", written, SEVERAL_LINES))
     there = code.replace("http://127.0.0.1:8000", server.address)
     exec(compile(there.replace("none is asked for", KEY), "serving.md", "exec"), {})
     asked = re.findall(r"^curl http://127.0.0.1:8000(\S+) .*?-d '(.*?)'$", written, SEVERAL_LINES)
-    assert len(asked) == 2
+    told = re.findall(r"^\| `POST (\S+)`", written, re.MULTILINE)
+    assert {*told} == {*(path for path, _ in asked), "/v1/embeddings"}
     for path, body in asked:
         assert server.ask(path, json.loads(body))[0] == 200
 

@@ -1,19 +1,23 @@
 """The largest model that keeps to a goal is what is shipped."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from bertwright.cli.application import app
 from bertwright.compression.quantisation.sharpness import sharpness
 from bertwright.compression.static_table import static_table
 from bertwright.errors import UserError
 from bertwright.interop.loading import load
+from bertwright.interop.onnx import export_onnx
 from bertwright.model import Model
 from bertwright.model.text_model import TextModel
-from bertwright.shipping.candidates import candidates, shipped_bytes
+from bertwright.shipping.candidates import Candidates, Form, shipped_bytes, write
 from bertwright.shipping.goal import Goal
 from bertwright.shipping.shipping import Shipment
 from bertwright.tasks.catalogue import table_task
@@ -60,8 +64,11 @@ def test_a_goal_says_what_it_was_told(
     assert goal.keeps(goal.bytes, goal.milliseconds)
     assert not goal.keeps(goal.bytes * 1.01, goal.milliseconds)
     assert not goal.keeps(goal.bytes, goal.milliseconds * 1.01)
-    assert goal.allows(0.99 * goal.points / 100)
-    assert not goal.allows(1.01 * goal.points / 100)
+    assert not goal.missed(goal.bytes, goal.milliseconds, 0.99 * goal.points / 100)
+    (missed,) = goal.missed(goal.bytes, goal.milliseconds, (goal.points + 1) / 100)
+    assert missed.startswith("loss<=")
+    assert missed.endswith("1 points too much")
+    assert len(goal.missed(2 * goal.bytes, 2 * goal.milliseconds, 1)) == 3
 
 
 @pytest.mark.parametrize(
@@ -72,6 +79,7 @@ def test_a_goal_says_what_it_was_told(
         ("latency<=5ms", "say size<=25MB"),
         ("loss<=1, loss<=2", "says points twice"),
         ("latency<=5ms@0x64", "three pieces"),
+        ("latency<=5ms@1000000x64", "1,000,000 rows of 64 pieces are more than 65,536"),
     ],
 )
 def test_what_is_no_goal_is_said(said: str, wrong: str) -> None:
@@ -84,6 +92,7 @@ def test_where_nothing_has_to_go_nothing_goes(tuned: FineTuned, tmp_path: Path) 
     result = shipment(tuned, "loss<=0", said).ship(tmp_path / "out")
     assert (result["plan"], result["method"], result["lost"]) == ("2 layers, weights", None, 0)
     assert result["kept"]
+    assert result["goal"] == "loss<=0"
     assert any(line.startswith("plan: 2 layers") for line in said)
     again = load(tmp_path / "out")
     assert again.predict(["a red bird"]) == tuned.predict(["a red bird"])
@@ -92,26 +101,86 @@ def test_where_nothing_has_to_go_nothing_goes(tuned: FineTuned, tmp_path: Path) 
 def test_what_is_shipped_keeps_to_its_size(
     tuned: FineTuned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = list(candidates(tuned, Goal(), tmp_path, lambda line: None))
-    assert [(own.layers, own.form) for own in known] == [
-        (2, "weights"),
-        (2, "int8"),
-        (1, "weights"),
-        (1, "int8"),
-    ]
-    monkeypatch.setattr("bertwright.shipping.shipping.candidates", lambda *_: iter(known))
+    measured = Candidates(tuned, Goal(), tmp_path, lambda line: None)
+    forms: list[tuple[int, Form]] = [(2, "weights"), (2, "int8"), (1, "weights"), (1, "int8")]
+    for layers, form in reversed(forms):
+        measured.at(layers, form)
+    known = measured.known
+    assert [(own.layers, own.form) for own in known] == forms
+    monkeypatch.setattr(
+        Candidates,
+        "_measured",
+        lambda self, layers, form, _: next(
+            own for own in known if (own.layers, own.form) == (layers, form)
+        ),
+    )
     small = known[2]
     goal = f"size<={small.bytes / 1e3:.3f}KB"
     result = shipment(tuned, goal, []).ship(tmp_path / "out")
     first = next(own for own in known if own.bytes <= small.bytes)
     assert result["plan"] == first.name
     assert result["kept"]
+    told = {own.name: {"bytes": own.bytes, "milliseconds": own.milliseconds} for own in known}
+    assert result["candidates"].items() <= told.items()
+    assert first.name in result["candidates"]
     assert shipped_bytes(tmp_path / "out") == result["shipped"]["bytes"] <= small.bytes
     assert result == json.loads((tmp_path / "out" / "shipping.json").read_text())
     assert isinstance(load(tmp_path / "out"), FineTuned)
+
+
+def test_what_nothing_keeps_is_said_of_the_least(tuned: FineTuned, tmp_path: Path) -> None:
+    said: list[str] = []
     with pytest.raises(UserError, match="nothing keeps to the goal: the smallest"):
-        shipment(tuned, "size<=1KB", []).ship(tmp_path / "none")
+        shipment(tuned, "size<=1KB", said).ship(tmp_path / "none")
+    measured = [line.partition(":")[0] for line in said]
+    assert measured == ["2 layers, weights", "1 layers, weights", "1 layers, 8 bits"]
     assert not (tmp_path / "none").exists()
+
+
+def test_settings_are_looked_at_before_anything_is_measured(
+    tuned: FineTuned, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    wrong = replace(shipment(tuned, "size<=1KB", said), settings={"epoch": 1})
+    with pytest.raises(UserError, match="no key 'epoch'"):
+        wrong.ship(tmp_path / "none")
+    whole = replace(shipment(tuned, "size<=1KB", said), method="heads-units-iterative")
+    with pytest.raises(UserError, match="which heads-units-iterative cannot teach"):
+        whole.ship(tmp_path / "none")
+    assert not said
+
+
+def test_what_is_shipped_in_8_bits_has_nothing_else(tuned: FineTuned, tmp_path: Path) -> None:
+    write(tuned, "int8", tmp_path / "graph")
+    assert not (tmp_path / "graph" / "model.onnx").exists()
+    assert "`model.onnx`" not in (tmp_path / "graph" / "README.md").read_text()
+    assert len(load(tmp_path / "graph").predict(["a red bird"])) == 1
+    with pytest.raises(UserError, match="8 bits alone"):
+        load(tmp_path / "graph", "float32")
+    export_onnx(tuned, tmp_path / "both", int8=True)
+    (tmp_path / "both" / "model.onnx").unlink()
+    both, alone = (load(tmp_path / name).predict(["a red bird"]) for name in ("both", "graph"))
+    assert both == alone
+
+
+def test_a_goal_that_was_missed_is_no_success(
+    tuned: FineTuned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuned.save(tmp_path / "tuned")
+    rows = [f"{e.first}\t{e.label}\n" for e in classes()]
+    (tmp_path / "train.tsv").write_text("text\tlabel\n" + "".join(rows))
+    scores = iter([{"score": 0.9}, {"score": 0.7}])
+    monkeypatch.setattr("bertwright.shipping.shipping.evaluate", lambda *_: next(scores))
+    asked = [
+        "compress", str(tmp_path / "tuned"), "--train", str(tmp_path / "train.tsv"),
+        "--goal", "loss<=1.5", "-o", str(tmp_path / "out"), "--json",
+    ]  # fmt: skip
+    ran = CliRunner().invoke(app, asked)
+    assert ran.exit_code == 1
+    assert "loss<=1.5 points is missed: it is 20 points, 18.5 points too much" in ran.stderr
+    told = json.loads(ran.stdout)
+    assert not told["kept"]
+    assert told == json.loads((tmp_path / "out" / "shipping.json").read_text())
 
 
 def test_a_goal_needs_blocks_and_rows_that_can_be_read(tuned: FineTuned, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bertwright.cli.finetune import uninterrupted, watching
-from bertwright.cli.output import AsJson, Document, report, say
+from bertwright.cli.output import AsJson, Document, Picture, report, say
 from bertwright.cli.plugin import Plugin
 from bertwright.cli.stated import refuse
 from bertwright.errors import UserError
@@ -97,7 +97,8 @@ def compress(
     goal: Annotated[
         str | None,
         typer.Option(
-            help="The largest that keeps to it, as weights or in 8 bits: "
+            help="The largest that keeps to it, as weights or in 8 bits (exit code 1 where it has "
+            "lost too much): "
             "size<=25MB, latency<=5ms@1x64 (rows x pieces), loss<=1.0 (points), or some of these."
         ),
     ] = None,
@@ -122,9 +123,7 @@ def compress(
             "timed as well, into that folder.",
         ),
     ] = False,
-    picture: Annotated[
-        Path | None, typer.Option(help="With --check: a PNG file of all leads over baselines.")
-    ] = None,
+    picture: Picture = None,
     document: Document = None,
     plugin: Plugin = None,
     as_json: AsJson = False,
@@ -172,7 +171,8 @@ def compress(
         raise UserError("compress writes a folder: name it with -o")
     require_free(output)
     method = method or "output-distillation"
-    Method.load(method)
+    if Method.load(method).reads_transfer and transfer is None:
+        say(f"no --transfer is given: {method} asks its teacher of the texts of the task instead")
     wanted = None if goal is None else Goal.of(goal)
     teacher = load(model)
     if not isinstance(teacher, FineTuned):
@@ -194,7 +194,12 @@ def compress(
         )
         with uninterrupted():
             shipment = Shipment(teacher, wanted, given, method, say, settings)
-            report(shipment.ship(output), as_json)
+            shipped = shipment.ship(output)
+        report(shipped, as_json)
+        if not shipped["kept"]:
+            missed = "; ".join(shipped["missed"])
+            say(f"bertwright: the goal is not kept ({missed}): what came nearest is in {output}")
+            raise typer.Exit(1)
         return
     with uninterrupted():
         found = compressed(

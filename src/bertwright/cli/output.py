@@ -8,13 +8,33 @@ from typing import Annotated, Any
 
 import typer
 
+from bertwright.files import require_writable
+
+
+def _document(path: Path | None) -> Path | None:
+    from bertwright.document import require_document
+
+    if path is not None:
+        require_document(path)
+    return path
+
+
+def _picture(path: Path | None) -> Path | None:
+    if path is not None:
+        require_writable(path)
+    return path
+
+
+# Both are looked at before what they shall hold is found, which may take hours.
 Document = Annotated[
     Path | None,
     typer.Option(
-        help="A Markdown file whose section of this command is rewritten.",
-        dir_okay=False,
-        writable=True,
+        help="A Markdown file whose section of this command is rewritten.", callback=_document
     ),
+]
+Picture = Annotated[
+    Path | None,
+    typer.Option(help="A PNG file that shows the same.", callback=_picture),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bertwright.cli.output import AsJson, Document, report, say
+from bertwright.cli.output import AsJson, Document, Picture, report, say
 from bertwright.cli.plugin import Plugin
 
 
@@ -19,9 +19,7 @@ def pareto(
         ),
     ],
     data: Annotated[Path, typer.Option(help="What they are scored on: a folder or a file.")],
-    picture: Annotated[
-        Path | None, typer.Option(help="A PNG file: scores against time and bytes.")
-    ] = None,
+    picture: Picture = None,
     rounds: Annotated[int, typer.Option(min=3, help="Turns that each takes.")] = 15,
     threads: Annotated[
         int | None, typer.Option(min=1, help="That compute an answer (all).")

@@ -14,7 +14,7 @@ COLUMNS = {
     "rise": "rise",
     "low": "from",
     "high": "to",
-    "sharpness": "greatest eigenvalue",
+    "sharpness": "eigenvalue of the greatest magnitude",
     "deviation": "deviation",
     "omega": "omega",
     "gradient": "norm of the gradient",

@@ -6,7 +6,7 @@ from bertwright.compression.from_nothing import FromNothing
 from bertwright.compression.method import Method
 from bertwright.compression.needed_layers import needed_layers
 from bertwright.compression.quantisation import unrounded
-from bertwright.compression.students import layers_taken, shortened
+from bertwright.compression.students import layers_taken, shortened, usual_layers
 from bertwright.compression.transfer import TransferSets
 from bertwright.errors import UserError
 from bertwright.model.text_model import TextModel
@@ -20,22 +20,13 @@ def beginning(
     method: Method,
     sets: TransferSets,
 ) -> Callable[[int], TextModel]:
-    """By the seed of a run; the student and its layers where a user has named them.
+    """By the seed of a run; the student and its layers where a user has named them, who were found
+    to suit the method.
 
-    Errors: UserError for what does not go together.
+    Errors: UserError for pieces that do not go together, and for layers of others.
     """
     source = student or method.student or teacher
     if isinstance(source, str):
-        if layers is not None:
-            raise UserError(
-                "a student that begins from nothing has the layers of its recipe: leave --layers "
-                "out, or give --student a recipe of another depth"
-            )
-        if method.sharing is not None:
-            raise UserError(
-                f"layers that a model has become one: leave the recipe {source} out, or give "
-                f"--student the folder of a model"
-            )
         drawn = FromNothing(source, teacher, sets.texts(), method.table)
         method.require_read(drawn.tokenizer, teacher.tokenizer)
         return drawn.at
@@ -53,7 +44,7 @@ def _layers(
 ) -> list[int]:
     """Which of them are taken; half where nobody has said how many."""
     depth = len(source.model.encoder.blocks)
-    number = layers or max(depth // 2, 1)
+    number = layers or usual_layers(depth)
     if method.taken != "needed":
         return layers_taken(number, depth, method.taken)
     known = len(teacher.net.encoder.blocks)

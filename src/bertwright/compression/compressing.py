@@ -11,8 +11,8 @@ from typing import Any
 
 from bertwright.compression.beginning import beginning
 from bertwright.compression.method import Method, Stage
+from bertwright.compression.suiting import require_suiting, require_transfer_read
 from bertwright.compression.transfer import TransferSets
-from bertwright.errors import UserError
 from bertwright.files import require_free
 from bertwright.model.packing import num_bytes
 from bertwright.model.text_model import TextModel
@@ -64,7 +64,7 @@ class Compressed:
             "scores": scores,
             "mean": found.mean,
             "interval": found.interval,
-            "kept": found.mean / self.of_teacher if self.of_teacher else None,
+            "kept": 100 * found.mean / self.of_teacher if self.of_teacher else None,
             "parameters": after["all"],
             "parameters_without_tables": after["without_tables"],
             "smaller": before["all"] / after["all"],
@@ -115,6 +115,9 @@ def compress(
         require_free(out)
     stated = {"length": teacher.maker.length, **(settings or {})}
     first = FineTuning.of(stated).seed
+    require_suiting(how, teacher.net.recipe.encoder, student, layers)
+    if transfer is not None:
+        require_transfer_read(how, student)
     task, train, dev = data.parts()
     each = range(first, first + seeds)
     with nullcontext(answers) if answers else TemporaryDirectory() as folder:
@@ -180,11 +183,7 @@ class _Schooling:
         """What a stage begins with, and its settings."""
         if stage.removing is None and stage.bits is None:
             return student, stage.settings
-        if not isinstance(student, FineTuned):
-            raise UserError(
-                f"{'removing' if stage.removing else 'bits'} asks what matters for the task: leave "
-                f"--student and --layers out, so that the fine-tuned model itself becomes small"
-            )
+        assert isinstance(student, FineTuned), "the method suits"
         settings = stage.settings
         if stage.removing is not None:
             student = stage.removing.left_of(student, self.sets.train)

@@ -16,6 +16,11 @@ from bertwright.text.vocabularies import train_tokenizer
 Table = Literal["teacher", "drawn"]
 
 
+def learns_words(recipe: str) -> bool:
+    """Whether a student of a recipe has a vocabulary of its own, of the words of texts."""
+    return isinstance(Recipe.load(recipe).text.tokenizer, WordsChoice)
+
+
 class FromNothing:
     """A student of a recipe, by its name or its file.
 

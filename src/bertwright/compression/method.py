@@ -61,6 +61,11 @@ class Stage(Settings):
     def _one_way(self) -> Self:
         if self.replacing is not None and self.signals:
             raise ValueError("replacing learns from labels alone: leave signals out")
+        if not self.signals and self.labels != Constant(value=1.0):
+            raise ValueError(
+                "labels weighs them beside signals, and there are none: leave labels out, or say "
+                "what is heard of the teacher"
+            )
         FineTuning.of(self.settings)
         return self
 
@@ -99,6 +104,11 @@ class Method(Settings):
                 f"hidden of the augmentation to 0, or choose a student with the pieces of its "
                 f"teacher"
             )
+
+    @property
+    def reads_transfer(self) -> bool:
+        """Whether a stage learns from texts that nobody has labelled."""
+        return any(stage.texts == "transfer" for stage in self.stages)
 
     @staticmethod
     def load(name: str) -> "Method":

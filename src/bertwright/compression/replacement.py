@@ -31,6 +31,12 @@ SITE = 66
 """Of the random numbers that choose between the two."""
 
 
+def require_equal_parts(depth: int, layers: int) -> None:
+    """Errors: UserError where so many blocks do not fall into so many parts."""
+    if not layers or depth % layers:
+        raise UserError(f"{depth} blocks do not fall into {layers} equal parts: choose layers")
+
+
 @dataclass(frozen=True)
 class Replacement:
     """A predecessor that was fine-tuned, and how likely a block of its successor runs."""
@@ -44,8 +50,7 @@ class Replacement:
         Errors: UserError where the predecessor does not fall into so many equal parts.
         """
         depth = len(self.predecessor.net.encoder.blocks)
-        if depth % layers:
-            raise UserError(f"{depth} blocks do not fall into {layers} equal parts: choose layers")
+        require_equal_parts(depth, layers)
         return shortened(self.predecessor, range(layers))
 
     def teaching(

@@ -15,8 +15,18 @@ Taken = Literal["first", "last", "even"]
 
 def require_layers(number: int, of: int) -> None:
     """Errors: UserError where so many cannot be taken."""
+    if not of:
+        raise UserError(
+            "the model has no layers of which some could be taken: name another student, or make "
+            "it smaller with trim"
+        )
     if not 1 <= number <= of:
         raise UserError(f"{number} of {of} layers cannot be taken: choose from 1 to {of}")
+
+
+def usual_layers(depth: int) -> int:
+    """How many are taken where nobody has said so: half."""
+    return max(depth // 2, 1)
 
 
 def layers_taken(number: int, of: int, taken: Taken = "even") -> list[int]:
@@ -43,7 +53,7 @@ def shortened(model: TextModel, layers: Sequence[int]) -> TextModel:
 def with_layers(model: Model, layers: Sequence[int]) -> Model:
     """As :func:`shortened`, of a model alone."""
     recipe = model.recipe
-    small = _shorter(recipe.encoder, layers)
+    small = shorter(recipe.encoder, layers)
     known: dict[str, int] = {f"encoder.blocks.{old}.": new for new, old in enumerate(layers)}
     weights = {}
     for name, tensor in model.state_dict().items():
@@ -56,7 +66,11 @@ def with_layers(model: Model, layers: Sequence[int]) -> Model:
     return filled(left, model.vocabulary_size, weights, recipe.name)
 
 
-def _shorter(choice: EncoderChoice, layers: Sequence[int]) -> EncoderChoice:
+def shorter(choice: EncoderChoice, layers: Sequence[int]) -> EncoderChoice:
+    """The choice of these layers of an encoder.
+
+    Errors: UserError for one whose blocks are not alike or share their parameters.
+    """
     depth = choice.depth
     if not isinstance(depth, Repeated) or depth.sharing != "none" or choice.local is not None:
         raise UserError(

@@ -1,6 +1,7 @@
 """A model as a program of PyTorch alone: ``torch.export.load`` opens it without bertwright."""
 
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,10 @@ def export_program(model: TextModel, folder: Path) -> Parity:
     net = model.net if isinstance(model, FineTuned) else model.model
     inputs, outputs = inputs_of(net.recipe), outputs_of(model)
     with atomic_folder(folder) as temporary:
-        torch.export.save(traced(model, outputs), temporary / PROGRAM)
+        # Its own writer of files ends the whole process where the disk is full.
+        program = BytesIO()
+        torch.export.save(traced(model, outputs), program)
+        (temporary / PROGRAM).write_bytes(program.getbuffer())
         found = parity(model, inputs, outputs, Program(temporary / PROGRAM, outputs))
         model.tokenizer.save(temporary)
         write_text(temporary / RECIPE, net.recipe.as_yaml())

@@ -65,15 +65,24 @@ def load_model(folder: Path) -> tuple[Model, Tokenizer]:
         )
     tensors = read_tensors(folder / WEIGHTS)
     tokenizer = Tokenizer.load(folder)
-    size = max(num_pieces(tensors, tokenizer), tokenizer.size)
+    size = num_pieces(tensors, tokenizer, str(folder))
     return filled(load_recipe(folder), size, tensors, str(folder / WEIGHTS)), tokenizer
 
 
-def num_pieces(tensors: Mapping[str, Tensor], tokenizer: Tokenizer) -> int:
+def num_pieces(tensors: Mapping[str, Tensor], tokenizer: Tokenizer, origin: str) -> int:
     """How many pieces a stored model knows: a published table may have more rows than there are
-    pieces, and characters are as many whatever the pieces."""
+    pieces, and characters are as many whatever the pieces.
+
+    Errors: UserError that names the origin where the tokenizer has pieces that the model lacks.
+    """
     tables = (tensors.get(f"encoder.embeddings.pieces.{name}") for name in ("weight", "spelling"))
-    return next((len(table) for table in tables if table is not None), tokenizer.size)
+    known = next((len(table) for table in tables if table is not None), tokenizer.size)
+    if known < tokenizer.size:
+        raise UserError(
+            f"{origin}: the tokenizer has {tokenizer.size:,} pieces and the model {known:,}: copy "
+            f"the tokenizer that belongs to it"
+        )
+    return known
 
 
 def filled(recipe: Recipe, vocabulary_size: int, tensors: dict[str, Tensor], origin: str) -> Model:

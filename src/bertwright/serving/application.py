@@ -14,6 +14,7 @@ from bertwright import __version__
 from bertwright.errors import UserError
 from bertwright.model.text_model import TextModel
 from bertwright.serving import explorer, inference, openai, own
+from bertwright.serving.description import describe
 from bertwright.serving.desk import Desk
 from bertwright.serving.door import Door, Gate
 from bertwright.serving.metrics import Metrics
@@ -35,7 +36,9 @@ def application(models: Mapping[str, TextModel], settings: Settings | None = Non
         yield
         await asyncio.to_thread(served.close)
 
-    app = FastAPI(title="bertwright", version=__version__, lifespan=lifespan, redoc_url=None)
+    app = FastAPI(
+        title="bertwright", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None
+    )
     app.state.desk, app.state.gate, app.state.metrics = Desk(served, settings), gate, metrics
     app.add_middleware(Door, gate=gate, settings=settings, metrics=metrics)
     for kind, handler in _HANDLERS.items():
@@ -44,6 +47,7 @@ def application(models: Mapping[str, TextModel], settings: Settings | None = Non
         app.include_router(room.router)
     app.add_api_route("/health", health, tags=["operation"])
     app.add_api_route("/metrics", counts, tags=["operation"], response_class=Response)
+    describe(app)
     return app
 
 

@@ -30,6 +30,24 @@ _REMEMBERED = 0.8
 """The share that what is known of the speed keeps when another batch has been computed."""
 
 
+class Speed:
+    """How many ``seconds`` a token takes, padding and ``OF_A_BATCH`` counted as such: by these a
+    batch of few short rows, which takes its time whatever it holds, tells of full ones, too."""
+
+    def __init__(self) -> None:
+        self._work = self._seconds = 0.0
+
+    def note(self, work: float, seconds: float) -> None:
+        """Of another batch; the more it was, the more it says."""
+        self._work = _REMEMBERED * self._work + work
+        self._seconds = _REMEMBERED * self._seconds + seconds
+
+    @property
+    def seconds(self) -> float:
+        """0 where nothing was computed yet."""
+        return self._seconds / self._work if self._work else 0.0
+
+
 class Full(Exception):
     """The queue has no room for a request; in so many seconds it should."""
 
@@ -124,7 +142,7 @@ class Batcher:
         self._changed = Condition()
         self._waiting: list[Waiting] = []
         self._tokens = 0
-        self._seconds_per_token = 0.0
+        self._speed = Speed()
         self._closed = False
         self._begin = begin
         self._threads = [
@@ -156,7 +174,7 @@ class Batcher:
             if self._closed:
                 raise Closed
             if self._tokens + size > self._bound:
-                raise Full(max(1, ceil(self._tokens * self._seconds_per_token)))
+                raise Full(self._seconds_until_empty())
             self._tokens += size
             self._waiting += [
                 Waiting(row, own, job, number)
@@ -177,13 +195,17 @@ class Batcher:
     def _run(self) -> None:
         self._begin()
         while batch := self._take():
-            began = time.monotonic()
-            tokens = sum(own.size for own in batch)
-            self._answer(batch)
-            self._note(len(batch), tokens)
-            now = (time.monotonic() - began) / max(tokens, 1)
-            known = self._seconds_per_token or now
-            self._seconds_per_token = _REMEMBERED * known + (1 - _REMEMBERED) * now
+            if alive := [own for own in batch if not own.job.answer.done()]:
+                began = time.monotonic()
+                self._answer(alive)
+                work = len(alive) * max(own.size for own in alive) + OF_A_BATCH
+                self._speed.note(work, time.monotonic() - began)
+                self._note(len(alive), sum(own.size for own in alive))
+
+    def _seconds_until_empty(self) -> int:
+        """How long all that waits should take, in batches that are full, of all threads."""
+        work = self._tokens * (1 + OF_A_BATCH / self._budget)
+        return max(1, ceil(work * self._speed.seconds / len(self._threads)))
 
     def _take(self) -> list[Waiting]:
         """The next batch, when it is time for it; an empty one at the end."""

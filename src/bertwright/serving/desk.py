@@ -7,6 +7,7 @@ that takes too long, is taken out of the queue.
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Future
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from bertwright.tasks.answers import Floats, Prediction
 from bertwright.tasks.answers.answer import by_example
 from bertwright.tasks.encoding import TaskRow
 from bertwright.tasks.fine_tuned import FineTuned
-from bertwright.tasks.formats.examples import AnyExample
+from bertwright.tasks.formats.examples import AnyExample, Question
 
 
 class Desk:
@@ -39,8 +40,14 @@ class Desk:
         cut only where that is asked for."""
         rows = await asyncio.to_thread(self._rows, served, texts, truncate)
         sizes = [len(row) for row in rows]
-        found = await self.computed(request, served, served.vectors, rows, sizes)
-        return np.stack(found), sum(sizes)
+        found = np.stack(await self.computed(request, served, served.vectors, rows, sizes))
+        if len(nothing := np.flatnonzero(~found.any(axis=1))):
+            raise Refusal(
+                422,
+                f"text {nothing[0] + 1} holds nothing that {served.name} knows: its vector would "
+                f"be zeros",
+            )
+        return found, sum(sizes)
 
     async def predictions(
         self, request: Request, served: Served, examples: Sequence[AnyExample], truncate: bool
@@ -86,8 +93,10 @@ class Desk:
         try:
             answer = served.batcher.submit(compute, rows, sizes)
         except Full as full:
-            sentence = f"{served.name} has no room in its queue: come again in {full.seconds} s"
-            raise Refusal(429, sentence, full.seconds) from None
+            # Whatever waits is answered by then, or let go.
+            seconds = min(full.seconds, ceil(self._settings.timeout_seconds))
+            sentence = f"{served.name} has no room in its queue: come again in {seconds} s"
+            raise Refusal(429, sentence, seconds) from None
         except Closed:
             raise Refusal(503, "the server is stopping: ask another", 1) from None
         return await self._awaited(request, answer)
@@ -136,7 +145,8 @@ class Desk:
             sizes[row.example] += len(row.pieces)
             if row.num_cut and not truncate:
                 more = f"{row.num_cut} tokens more than are read"
-                raise _too_long(row.example, f"{more}: shorten it, or say truncate")
+                what = "question" if isinstance(examples[row.example], Question) else "text"
+                raise _too_long(row.example, f"{more}: shorten it, or say truncate", what)
         for number, size in enumerate(sizes):
             if size > longest:
                 windows = f"{size} tokens in all its windows"
@@ -149,8 +159,8 @@ class Desk:
             raise Refusal(413, f"the request has {len(texts)} texts, and {most} are taken at once")
 
 
-def _too_long(number: int, words: str) -> Refusal:
-    return Refusal(413, f"text {number + 1} has {words}")
+def _too_long(number: int, words: str, what: str = "text") -> Refusal:
+    return Refusal(413, f"{what} {number + 1} has {words}")
 
 
 def desk_of(request: Request) -> Desk:

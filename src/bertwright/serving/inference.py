@@ -13,7 +13,7 @@ from bertwright.serving.texts import Asked, Texts, unit
 from bertwright.tasks.answers import Floats, Prediction, RelevanceAnswer
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.examples import Example
-from bertwright.tasks.prediction import asks_pairs
+from bertwright.tasks.prediction import asks_pairs, asks_single
 from bertwright.tasks.task import Task
 
 router = APIRouter(tags=["Text Embeddings Inference"])
@@ -114,6 +114,10 @@ async def predict(asked: PredictRequest, request: Request) -> list[Score] | list
     task = cast(FineTuned, served.model).task
     if asks_pairs(task) and any(len(texts) < 2 for texts in asked.inputs.texts):
         raise Refusal(422, f"inputs: {served.name} asks for pairs: write [text, text] for each")
+    if asks_single(task) and any(len(texts) > 1 for texts in asked.inputs.texts):
+        raise Refusal(
+            422, f"inputs: {served.name} asks for no pairs: write [[text], [text]] for two texts"
+        )
     examples = [Example(own[0], own[1] if len(own) > 1 else None) for own in asked.inputs.texts]
     said, outputs = await desk.predictions(request, served, examples, asked.truncate)
     scores = [

@@ -11,6 +11,7 @@ from pydantic_core import to_json
 from bertwright.model.text_model import Vectors
 from bertwright.serving.desk import desk_of
 from bertwright.serving.refusals import Refusal
+from bertwright.serving.served import Served
 from bertwright.serving.texts import Asked, Texts, unit
 
 router = APIRouter(prefix="/v1", tags=["OpenAI"])
@@ -96,7 +97,17 @@ async def embeddings(asked: EmbeddingsRequest, request: Request) -> Response:
 async def models(request: Request) -> ModelsAnswer:
     """The models that are here."""
     every = desk_of(request).models.all.values()
-    return ModelsAnswer(data=[ModelAnswer(id=m.name, abilities=m.abilities) for m in every])
+    return ModelsAnswer(data=[_told(served) for served in every])
+
+
+@router.get("/models/{name}")
+async def model(name: str, request: Request) -> ModelAnswer:
+    """One of them."""
+    return _told(desk_of(request).models.named(name))
+
+
+def _told(served: Served) -> ModelAnswer:
+    return ModelAnswer(id=served.name, abilities=served.abilities)
 
 
 def _numbers(vectors: Vectors) -> list[list[float]]:

@@ -34,9 +34,11 @@ class QuestionAsked(Settings):
 
 
 class AnswerRequest(Asked):
-    """``inputs`` are questions, each with its text."""
+    """``inputs`` are questions, each with its text; ``truncate`` cuts a question that is too
+    long."""
 
     inputs: list[QuestionAsked] = Field(min_length=1)
+    truncate: bool = False
 
 
 class GuessSaid(BaseModel):
@@ -100,7 +102,7 @@ async def answer(asked: AnswerRequest, request: Request) -> list[AnswerSaid]:
     desk = desk_of(request)
     served = desk.models.find(asked.model, "answer")
     questions = [Question(each.question, each.text) for each in asked.inputs]
-    found, _ = await desk.predictions(request, served, questions, truncate=True)
+    found, _ = await desk.predictions(request, served, questions, asked.truncate)
     return [
         AnswerSaid(answer=cast(str, p.answer), probability=cast(float, p.probabilities))
         for p in found

@@ -5,6 +5,7 @@ from textwrap import shorten
 from typing import Any
 
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from bertwright.axes import sentence_of
@@ -38,6 +39,28 @@ _KINDS = {
 }
 
 
+class Refused(BaseModel):
+    """The body of a refusal."""
+
+    error: str
+    error_type: str
+
+
+class OpenAIError(BaseModel):
+    """What is wrong, and the status once more."""
+
+    message: str
+    type: str
+    param: None
+    code: int
+
+
+class OpenAIRefused(BaseModel):
+    """The body of a refusal, as OpenAI's clients read it."""
+
+    error: OpenAIError
+
+
 class Refusal(HTTPException):
     """A request that is not answered, and why; ``retry_seconds`` is when to come again."""
 
@@ -57,12 +80,11 @@ def refused(path: str, refusal: HTTPException) -> JSONResponse:
     sentence = shorten(said, LONGEST, placeholder=" ...")
     kind = _KINDS.get(refusal.status_code, "error")
     if path.startswith(OPENAI):
-        content: dict[str, Any] = {
-            "error": {"message": sentence, "type": kind, "param": None, "code": refusal.status_code}
-        }
+        error = OpenAIError(message=sentence, type=kind, param=None, code=refusal.status_code)
+        content: BaseModel = OpenAIRefused(error=error)
     else:
-        content = {"error": sentence, "error_type": kind}
-    return JSONResponse(content, refusal.status_code, headers=refusal.headers)
+        content = Refused(error=sentence, error_type=kind)
+    return JSONResponse(content.model_dump(), refusal.status_code, headers=refusal.headers)
 
 
 def misread(errors: Sequence[Any]) -> Refusal:

@@ -130,18 +130,22 @@ class Models:
         Errors: Refusal where there is none.
         """
         ability = ABILITIES[wanted]
-        if name is not None and name not in self.all:
-            raise Refusal(404, f"there is no model {name!r}{did_you_mean(name, self.all)}")
+        named = None if name is None else self.named(name)
         can = [served for served in self.all.values() if ability.has(served.model)]
+        if named in can:
+            return named
+        if named is not None:
+            names = ", ".join(each.name for each in can) or "another server"
+            raise Refusal(400, f"{wanted} needs {ability.needs}, which {name} is not: ask {names}")
         if not can:
             raise Refusal(404, f"no model here can do that: {wanted} needs {ability.needs}")
-        if name is None:
-            return can[0]
-        served = self.all[name]
-        if served not in can:
-            names = ", ".join(each.name for each in can)
-            raise Refusal(400, f"{wanted} needs {ability.needs}, which {name} is not: ask {names}")
-        return served
+        return can[0]
+
+    def named(self, name: str) -> Served:
+        """The model of that name; Refusal where there is none."""
+        if name not in self.all:
+            raise Refusal(404, f"there is no model {name!r}{did_you_mean(name, self.all)}")
+        return self.all[name]
 
     def close(self) -> None:
         """Let all queues end."""

@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from bertwright.axes import Settings
 from bertwright.model.text_model import Vectors
@@ -28,7 +28,10 @@ Texts = Annotated[
 
 
 class Asked(Settings):
-    """What a request may always say: ``model``, the name of the one that is asked."""
+    """What a request may always say: ``model``, the name of the one that is asked. A number in
+    quotes is no number, and true is none either."""
+
+    model_config = ConfigDict(strict=True)
 
     model: str | None = None
 

@@ -2,7 +2,7 @@
 fast each is, is known before anything is trained, because neither depends on what is learned."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -11,6 +11,7 @@ from typing import Literal
 from bertwright.bench.artefacts.answering import rows_of
 from bertwright.compression.quantisation import unrounded
 from bertwright.compression.students import layers_taken, with_layers
+from bertwright.errors import UserError
 from bertwright.interop.loading import load
 from bertwright.interop.onnx import export_onnx
 from bertwright.model.folder import WEIGHTS
@@ -20,6 +21,9 @@ from bertwright.tasks.task_model import TaskModel
 
 Form = Literal["weights", "int8"]
 """As what a model is shipped: its own folder, or an ONNX folder in 8 bits."""
+
+FORMS: tuple[Form, ...] = ("weights", "int8")
+"""All of them, what is likely to lose less first."""
 
 ANSWERS, WARMING = 30, 5
 """How often one is timed, behind so many that are not."""
@@ -41,21 +45,61 @@ class Candidate:
         return f"{self.layers} layers, {'8 bits' if self.form == 'int8' else 'weights'}"
 
 
-def candidates(
-    model: FineTuned, goal: Goal, folder: Path, say: Callable[[str], None]
-) -> Iterator[Candidate]:
-    """All of them, those that are likely to lose the least first; ``folder`` is theirs to write
-    in."""
-    depth = len(model.net.encoder.blocks)
-    for layers in range(depth, 0, -1):
-        small = model if layers == depth else untrained(model, layers)
-        for form in FORMS:
-            found = _measured(small, layers, form, goal, folder / f"{layers}-{form}")
-            say(f"{found.name}: {found.bytes / 1e6:.1f} MB, {found.milliseconds:.2f} ms")
-            yield found
+class Candidates:
+    """Those of a model for a goal, each measured when it is first asked for; ``folder`` is theirs
+    to write in."""
 
+    def __init__(
+        self, model: FineTuned, goal: Goal, folder: Path, say: Callable[[str], None]
+    ) -> None:
+        self._model, self._goal, self._folder, self._say = model, goal, folder, say
+        self.depth = len(model.net.encoder.blocks)
+        self._known: dict[tuple[int, Form], Candidate] = {}
 
-FORMS: tuple[Form, ...] = ("weights", "int8")
+    @property
+    def known(self) -> list[Candidate]:
+        """Those that were measured, those that are likely to lose the least first."""
+        return [self._known[key] for key in self._all() if key in self._known]
+
+    def at(self, layers: int, form: Form) -> Candidate:
+        """That of so many layers."""
+        if (layers, form) not in self._known:
+            found = self._measured(layers, form, self._folder / f"{layers}-{form}")
+            self._say(f"{found.name}: {found.bytes / 1e6:.1f} MB, {found.milliseconds:.2f} ms")
+            self._known[layers, form] = found
+        return self._known[layers, form]
+
+    def chosen(self) -> Candidate:
+        """The first that is small and fast enough: what comes later is smaller.
+
+        Errors: UserError where nothing is.
+        """
+        whole = self.at(self.depth, "weights")
+        if self._keeps(whole):
+            return whole
+        # More layers are never smaller or faster: what one cannot keep, nothing can, and it takes
+        # two of them to know it.
+        least = [self.at(1, form) for form in FORMS]
+        if not any(map(self._keeps, least)):
+            smallest = min(least, key=lambda own: own.bytes)
+            fastest = min(least, key=lambda own: own.milliseconds)
+            raise UserError(
+                f"nothing keeps to the goal: the smallest ({smallest.name}) has "
+                f"{smallest.bytes / 1e6:.4g} MB, the fastest ({fastest.name}) takes "
+                f"{fastest.milliseconds:.2f} ms: ask for less"
+            )
+        return next(own for own in (self.at(*key) for key in self._all()) if self._keeps(own))
+
+    def _all(self) -> list[tuple[int, Form]]:
+        return [(layers, form) for layers in range(self.depth, 0, -1) for form in FORMS]
+
+    def _keeps(self, own: Candidate) -> bool:
+        return self._goal.keeps(own.bytes, own.milliseconds)
+
+    def _measured(self, layers: int, form: Form, folder: Path) -> Candidate:
+        small = self._model if layers == self.depth else untrained(self._model, layers)
+        write(small, form, folder)
+        return Candidate(layers, form, shipped_bytes(folder), milliseconds(folder, self._goal))
 
 
 def untrained(model: FineTuned, layers: int) -> FineTuned:
@@ -72,7 +116,7 @@ def untrained(model: FineTuned, layers: int) -> FineTuned:
 def write(model: FineTuned, form: Form, folder: Path) -> None:
     """Write a model as it is shipped."""
     if form == "int8":
-        export_onnx(model, folder, int8=True)
+        export_onnx(model, folder, int8=True, exact=False)
     else:
         model.save(folder)
 
@@ -93,8 +137,3 @@ def milliseconds(folder: Path, goal: Goal) -> float:
         model.outputs(rows)
         taken.append(time.perf_counter() - began)
     return 1000 * median(taken[WARMING:])
-
-
-def _measured(model: FineTuned, layers: int, form: Form, goal: Goal, folder: Path) -> Candidate:
-    write(model, form, folder)
-    return Candidate(layers, form, shipped_bytes(folder), milliseconds(folder, goal))

@@ -11,6 +11,9 @@ _LOSS = re.compile(r"loss<=(\d+(?:\.\d+)?)")
 
 BYTES = {"KB": 1e3, "MB": 1e6, "GB": 1e9}
 
+MOST_PIECES = 65_536
+"""Of all rows of an answer together, which is given many times by all that could be shipped."""
+
 
 @dataclass(frozen=True)
 class Goal:
@@ -20,6 +23,7 @@ class Goal:
         bytes: of the file that is computed with.
         milliseconds: of one answer, to ``rows`` rows of ``length`` pieces.
         points: hundredths of the score that may be lost.
+        said: all of it, in the words of :meth:`of`.
     """
 
     bytes: float | None = None
@@ -27,12 +31,13 @@ class Goal:
     rows: int = 1
     length: int = 64
     points: float | None = None
+    said: str = ""
 
     @staticmethod
     def of(said: str) -> "Goal":
         """What ``size<=25MB, latency<=5ms@1x64, loss<=1.0`` says, or a part of it.
 
-        Errors: UserError for what says something else, or something twice.
+        Errors: UserError for what says something else, or something twice, or too much at once.
         """
         found: dict[str, float | int] = {}
         for part in said.replace(" ", "").split(","):
@@ -51,16 +56,35 @@ class Goal:
             if twice := own.keys() & found.keys():
                 raise UserError(f"--goal {said!r} says {', '.join(sorted(twice))} twice")
             found |= own
-        if found.get("rows", 1) < 1 or found.get("length", 3) < 3:
+        rows, length = found.get("rows", 1), found.get("length", 64)
+        if rows < 1 or length < 3:
             raise UserError(f"--goal {said!r}: a row has three pieces at least")
-        return Goal(**found)  # type: ignore[arg-type]
+        if rows * length > MOST_PIECES:
+            raise UserError(
+                f"--goal {said!r}: {rows:,} rows of {length:,} pieces are more than "
+                f"{MOST_PIECES:,} pieces, which are timed at most: ask for fewer rows"
+            )
+        return Goal(**found, said=said)  # type: ignore[arg-type]
 
     def keeps(self, size: float, milliseconds: float) -> bool:
         """Whether something of so many bytes, that answers within so much time, is small and fast
         enough."""
-        small = self.bytes is None or size <= self.bytes
-        return small and (self.milliseconds is None or milliseconds <= self.milliseconds)
+        return not self.missed(size, milliseconds)
 
-    def allows(self, lost: float) -> bool:
-        """Whether so much of the score, from 0 to 1, may be lost."""
-        return self.points is None or 100 * lost <= self.points
+    def missed(self, size: float, milliseconds: float, lost: float = 0.0) -> list[str]:
+        """Which wishes something does not keep to that has so many bytes, answers within so much
+        time and has lost so much of the score, from 0 to 1; each with what it came to, and by how
+        much that is too much."""
+        found = (
+            _missed("size", 1e-6, " MB", size, self.bytes),
+            _missed("latency", 1, " ms", milliseconds, self.milliseconds),
+            _missed("loss", 1, " points", 100 * lost, self.points),
+        )
+        return [one for one in found if one is not None]
+
+
+def _missed(name: str, scale: float, unit: str, found: float, asked: float | None) -> str | None:
+    if asked is None or found <= asked:
+        return None
+    wish, own, more = (f"{scale * of:.4g}{unit}" for of in (asked, found, found - asked))
+    return f"{name}<={wish} is missed: it is {own}, {more} too much"

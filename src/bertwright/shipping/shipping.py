@@ -11,13 +11,14 @@ from typing import Any
 
 from bertwright.compression.compressing import compress
 from bertwright.compression.method import Method
+from bertwright.compression.suiting import require_suiting
 from bertwright.errors import UserError
 from bertwright.files import atomic_folder, require_free, write_text
 from bertwright.interop.loading import load
 from bertwright.recipes.loading import merged
 from bertwright.shipping.candidates import (
     Candidate,
-    candidates,
+    Candidates,
     milliseconds,
     shipped_bytes,
     untrained,
@@ -54,14 +55,18 @@ class Shipment:
     settings: Mapping[str, Any]
 
     def ship(self, out: Path) -> dict[str, Any]:
-        """Write the largest model that keeps to the goal, and say what it came to: ``base`` and
-        ``shipped``, each with score, bytes and milliseconds, the points ``lost``, and whether the
-        goal is ``kept``.
+        """Write the largest model that is small and fast enough, and say what it came to: the
+        ``goal``, the ``candidates`` that were measured, the ``plan``; ``base`` and ``shipped``,
+        each with score, bytes and milliseconds, the points ``lost``, whether the goal is ``kept``,
+        and what of it is ``missed``. It is written where it has lost too much, too.
 
-        Errors: UserError where nothing is small and fast enough, for a model without layers, and
-        for rows that are longer than it reads.
+        Errors: UserError where nothing is small and fast enough, for a model without layers, for
+        rows that are longer than it reads, for settings that are none, and for a method that needs
+        the whole model.
         """
         require_free(out)
+        for stage in self._stages():
+            FineTuning.of(stage)
         if Method.load(self.method).student is not None:
             raise UserError(
                 f"a goal is kept with some of the layers of the model: {self.method} begins from "
@@ -72,6 +77,7 @@ class Shipment:
                 "a goal is kept with some of the layers of a model, and this has none: export it "
                 "with --to onnx --int8, or trim it"
             )
+        self._require_teachable()
         longest = self.model.net.encoder.longest
         if longest is not None and self.goal.length > longest:
             raise UserError(
@@ -80,7 +86,8 @@ class Shipment:
             )
         task, train, dev = self.data.parts()
         with TemporaryDirectory() as work:
-            chosen = self._chosen(Path(work))
+            measured = Candidates(self.model, self.goal, Path(work), self.say)
+            chosen = measured.chosen()
             self._tell(chosen, train)
             small = self.model
             if chosen.layers < self.depth:
@@ -91,7 +98,7 @@ class Shipment:
             base, shipped = Path(work) / "base", Path(work) / "shipped"
             write(self.model, "weights", base)
             write(small, chosen.form, shipped)
-            result = self._result(chosen, base, shipped, dev)
+            result = self._result(measured, chosen, base, shipped, dev)
             write_text(shipped / "shipping.json", json.dumps(result, indent=1) + "\n")
             with atomic_folder(out) as folder:
                 shutil.copytree(shipped, folder, dirs_exist_ok=True)
@@ -102,20 +109,22 @@ class Shipment:
         """Of the model as it is."""
         return len(self.model.net.encoder.blocks)
 
-    def _chosen(self, folder: Path) -> Candidate:
-        """The first that is small and fast enough: what comes later is smaller."""
-        seen: list[Candidate] = []
-        for candidate in candidates(self.model, self.goal, folder, self.say):
-            if self.goal.keeps(candidate.bytes, candidate.milliseconds):
-                return candidate
-            seen.append(candidate)
-        smallest = min(seen, key=lambda own: own.bytes)
-        fastest = min(seen, key=lambda own: own.milliseconds)
-        raise UserError(
-            f"nothing keeps to the goal: the smallest ({smallest.name}) has "
-            f"{smallest.bytes / 1e6:.1f} MB, the fastest ({fastest.name}) takes "
-            f"{fastest.milliseconds:.2f} ms: ask for less"
-        )
+    def _require_teachable(self) -> None:
+        """Errors: UserError for a method that can make no student of some of the layers, however
+        many."""
+        reason: UserError | None = None
+        for layers in range(1, self.depth):
+            try:
+                encoder = self.model.net.recipe.encoder
+                require_suiting(Method.load(self.method), encoder, None, layers)
+                return
+            except UserError as error:
+                reason = error
+        if reason is not None:
+            raise UserError(
+                f"--goal takes some of the layers, which {self.method} cannot teach ({reason}): "
+                f"choose another method"
+            )
 
     def _tell(self, chosen: Candidate, train: Examples) -> None:
         """The plan, before it begins."""
@@ -127,14 +136,18 @@ class Shipment:
     def _foreseen_seconds(self, chosen: Candidate, train: Examples) -> float:
         """What training should take: every stage answers all examples in every epoch, and the
         teacher does so once."""
-        stages = [merged(own.settings, self.settings) for own in Method.load(self.method).stages]
+        stages = self._stages()
         epochs = sum(FineTuning.of(stage).epochs for stage in stages)
         small = untrained(self.model, chosen.layers)
         of_student, of_teacher = (_seconds_each(own, train) for own in (small, self.model))
         return len(train) * (AS_FORWARD * epochs * of_student + len(stages) * of_teacher)
 
+    def _stages(self) -> list[Mapping[str, Any]]:
+        """The settings of each."""
+        return [merged(own.settings, self.settings) for own in Method.load(self.method).stages]
+
     def _result(
-        self, chosen: Candidate, base: Path, shipped: Path, dev: Examples
+        self, measured: Candidates, chosen: Candidate, base: Path, shipped: Path, dev: Examples
     ) -> dict[str, Any]:
         told: dict[str, dict[str, float]] = {}
         for name, folder in (("base", base), ("shipped", shipped)):
@@ -142,13 +155,20 @@ class Shipment:
             size, taken = shipped_bytes(folder), milliseconds(folder, self.goal)
             told[name] = {"score": score, "bytes": size, "milliseconds": taken}
         lost = told["base"]["score"] - told["shipped"]["score"]
-        keeps = self.goal.keeps(told["shipped"]["bytes"], told["shipped"]["milliseconds"])
+        own = told["shipped"]
+        missed = self.goal.missed(own["bytes"], own["milliseconds"], lost)
         return {
+            "goal": self.goal.said,
+            "candidates": {
+                own.name: {"bytes": own.bytes, "milliseconds": own.milliseconds}
+                for own in measured.known
+            },
             "plan": chosen.name,
             "method": self.method if chosen.layers < self.depth else None,
             **told,
             "lost": 100 * lost,
-            "kept": keeps and self.goal.allows(lost),
+            "kept": not missed,
+            "missed": missed,
         }
 
 

@@ -25,7 +25,7 @@ from typing import Any
 from bertwright import __version__
 from bertwright.axes import did_you_mean
 from bertwright.errors import MissingExtra, UserError
-from bertwright.files import digests, held, write_text
+from bertwright.files import digests, held, read_findings, write_text
 from bertwright.machine import num_cores
 from bertwright.model.folder import is_model
 from bertwright.recipes import Recipe
@@ -116,7 +116,7 @@ class Run:
 
     def _known(self) -> dict[str, dict[str, float]]:
         """The figures that were found before, by what they hang on."""
-        return json.loads(self._file.read_text("utf-8")) if self._file.is_file() else {}
+        return read_findings(self._file)
 
     def _stated(self) -> dict[str, str]:
         """By measure, what its figures hang on."""

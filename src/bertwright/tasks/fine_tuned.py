@@ -187,7 +187,7 @@ def load_fine_tuned(folder: Path, precision: ReadingPrecision | None = None) -> 
     told = read_told(folder)
     tokenizer = Tokenizer.load(folder)
     tensors = read_tensors(folder / WEIGHTS)
-    size = num_pieces(tensors, tokenizer)
+    size = num_pieces(tensors, tokenizer, str(folder))
     net = TaskModel.empty(load_recipe(folder), size, told.plan, told.adaptation)
     fill(net, tensors, str(folder / WEIGHTS))
     return FineTuned(net, tokenizer, told.task, told.length, precision, told.temperature)

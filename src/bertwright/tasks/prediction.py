@@ -115,6 +115,11 @@ def asks_pairs(task: Task) -> bool:
     return by_table or task.answer.own_kind() in ("closeness", "relevance")
 
 
+def asks_single(task: Task) -> bool:
+    """Whether an example of a task is known to be one text; what was made in Python may be both."""
+    return isinstance(task.reader, TableReader) and not asks_pairs(task)
+
+
 def _value(where: str, row: dict[str, Any], name: str, kind: type) -> Any:
     if name not in row:
         raise UserError(f"{where}: no key {name!r}{did_you_mean(name, row)}")

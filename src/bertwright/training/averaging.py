@@ -86,7 +86,7 @@ def average(paths: Sequence[Path], out: Path) -> int:
         _check_alike(first, other)
     mean = mean_of(sources)
     origin = str(first.path)
-    model = filled(first.recipe, num_pieces(mean, first.tokenizer), mean, origin)
+    model = filled(first.recipe, num_pieces(mean, first.tokenizer, origin), mean, origin)
     about = {"recipe": first.recipe.name, "averaged": [str(path) for path in paths]}
     with atomic_folder(out) as folder:
         save_model(folder, model, first.tokenizer, about)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from bertwright.bench.adapting.plan import Plan
 from bertwright.bench.embedding import checkpoint_folder
-from bertwright.files import write_text
+from bertwright.files import read_findings, write_text
 from bertwright.interop.loading import load
 from bertwright.statistics import estimate, paired
 from bertwright.tasks.finetuning import finetune_together
@@ -43,9 +43,7 @@ def compare(plan: Plan, out: Path, say: Say) -> list[dict[str, Any]]:
     """The rows of the table; runs that stand in ``out`` are not done again."""
     out.mkdir(parents=True, exist_ok=True)
     file = out / "runs.json"
-    known: dict[str, dict[str, float]] = (
-        json.loads(file.read_text("utf-8")) if file.is_file() else {}
-    )
+    known = read_findings(file)
     rows: list[dict[str, Any]] = []
     found: dict[Place, list[dict[str, float]]] = {}
     for place in places(plan):

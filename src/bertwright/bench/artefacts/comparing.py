@@ -25,7 +25,7 @@ from bertwright.tasks.fine_tuned import FineTuned
 COLUMNS = {
     "artefact": "artefact",
     "score": "score",
-    "lost": "lost",
+    "lost": "lost, points",
     "megabytes": "MB",
     "smaller": "times smaller",
     "ms_1x32": "ms at 1x32",
@@ -89,23 +89,22 @@ def compare(
     shapes: Sequence[tuple[int, int, int]] = SHAPES,
 ) -> list[dict[str, Any]]:
     """A line for each, by the keys of ``COLUMNS``; UserError for a folder of no fine-tuned model,
-    and for one of another task than the first."""
+    and for one of another task than the first, before any of them is scored."""
+    metrics = [_opened(artefact).task.metrics[0] for artefact in artefacts]
+    for artefact, metric in zip(artefacts, metrics, strict=True):
+        if metric != metrics[0]:
+            raise UserError(
+                f"{artefact.folder} is scored by {metric}, {artefacts[0].folder} by {metrics[0]}: "
+                f"compare models of one task"
+            )
     found: list[dict[str, Any]] = []
     for artefact in artefacts:
-        model = load(artefact.folder, artefact.precision)
-        if not isinstance(model, FineTuned):
-            raise UserError(f"{artefact.folder} is not fine-tuned for a task: run finetune first")
-        scored = evaluate(model, data)
-        if found and scored["metric"] != found[0]["metric"]:
-            raise UserError(
-                f"{artefact.folder} is scored by {scored['metric']}, {artefacts[0].folder} by "
-                f"{found[0]['metric']}: compare models of one task"
-            )
+        scored = evaluate(_opened(artefact), data)
         line = {"artefact": artefact.name, "bytes": artefact.bytes}
         found.append(line | {name: scored[name] for name in ("task", "metric", "score")})
         say(f"{artefact.name}: {scored['metric']} {scored['score']:.4f}")
     for line in found:
-        line["lost"] = found[0]["score"] - line["score"]
+        line["lost"] = 100 * (found[0]["score"] - line["score"])
         line["megabytes"] = line["bytes"] / 1e6
         line["smaller"] = found[0]["bytes"] / line["bytes"]
     for batch, length, steps in shapes:
@@ -117,6 +116,13 @@ def compare(
             line[f"interval_{shape}"] = ratio_interval(times[0], own)
         say(f"{shape}: " + ", ".join(f"{1000 * median(own):.2f} ms" for own in times))
     return found
+
+
+def _opened(artefact: Artefact) -> FineTuned:
+    model = load(artefact.folder, artefact.precision)
+    if not isinstance(model, FineTuned):
+        raise UserError(f"{artefact.folder} is not fine-tuned for a task: run finetune first")
+    return model
 
 
 def ratio_interval(

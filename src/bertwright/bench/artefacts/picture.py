@@ -7,6 +7,8 @@ from typing import Any
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from bertwright.files import atomic_file
+
 AGAINST = {"ms_1x128": "ms for one row of 128 pieces", "megabytes": "megabytes"}
 """What scores are drawn against, by key."""
 
@@ -25,7 +27,8 @@ def draw(lines: Sequence[dict[str, Any]], file: Path) -> None:
         axes.set_xscale("log")
         axes.set_xlabel(label)
     panels[0].set_ylabel(lines[0]["metric"])
-    FigureCanvasAgg(figure).print_png(str(file))
+    with atomic_file(file) as temporary:
+        FigureCanvasAgg(figure).print_png(str(temporary))
 
 
 def front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

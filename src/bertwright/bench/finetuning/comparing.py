@@ -11,7 +11,7 @@ from bertwright.bench.finetuning.ours import finetuning_of
 from bertwright.bench.finetuning.plan import Compared, Plan
 from bertwright.bench.finetuning.timing import times
 from bertwright.errors import UserError
-from bertwright.files import write_text
+from bertwright.files import read_findings, write_text
 from bertwright.interop.loading import load
 from bertwright.machine import processor
 from bertwright.model.text_model import TextModel
@@ -71,7 +71,7 @@ class _Known:
 
     def __init__(self, file: Path, compared: Compared, seeds: int) -> None:
         self._file = file
-        found: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+        found = read_findings(file)
         stated = compared.model_dump(mode="json", exclude={"timed"}) | {"seeds": seeds}
         if found.get("stated") != stated:
             found = {}

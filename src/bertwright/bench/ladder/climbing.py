@@ -7,10 +7,10 @@ from statistics import median
 from typing import Any
 
 from bertwright.bench.artefacts.comparing import SHAPES, ratio_interval, seconds_in_turns
-from bertwright.bench.ladder.making import Maker
+from bertwright.bench.ladder.making import Maker, require_possible
 from bertwright.bench.ladder.plan import Form, Plan
 from bertwright.errors import UserError
-from bertwright.files import write_text
+from bertwright.files import read_findings, write_text
 from bertwright.machine import processor
 from bertwright.statistics import estimate, paired
 
@@ -48,17 +48,20 @@ def climb(
     """The rows of the table, of what stands in ``out``; the named parts that do not stand there
     are found first.
 
-    Errors: UserError for a part that is none, and for times of models that are not in ``models``.
+    Errors: UserError for a part that is none, for ways that cannot be gone, before anything is
+    learned, and for times of models that are not in ``models``.
     """
     for part in parts:
         if part not in PARTS:
             raise UserError(f"--parts {part}: choose from {', '.join(PARTS)}")
     out.mkdir(parents=True, exist_ok=True)
     runs, times = _Kept(out / "runs.json"), _Kept(out / "times.json")
+    makers = [Maker(plan, task, models) for task in plan.tasks]
+    if "scores" in parts and any(name not in runs.known for own in makers for name in own.names):
+        require_possible(plan)
     rows: list[dict[str, Any]] = []
-    for task in plan.tasks:
-        maker = Maker(plan, task, models)
-        ways = [name for name, way in plan.ways.items() if way.tasks is None or task in way.tasks]
+    for maker in makers:
+        ways = maker.ways
         for way in ways if "scores" in parts else ():
             for seed in range(plan.seeds):
                 name = maker.name(way, seed)
@@ -76,7 +79,7 @@ class _Kept:
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self.known: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+        self.known = read_findings(file)
 
     def keep(self, name: str, found: dict[str, Any]) -> None:
         self.known[name] = found

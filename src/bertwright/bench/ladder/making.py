@@ -16,8 +16,10 @@ from bertwright.bench.embedding import checkpoint_folder
 from bertwright.bench.ladder.plan import Form, Plan, Way
 from bertwright.compression.compressing import compress, num_parameters
 from bertwright.compression.method import Method
+from bertwright.compression.suiting import require_suiting
 from bertwright.compression.transfer.texts import written_in
 from bertwright.compression.trimming import trim
+from bertwright.errors import UserError
 from bertwright.interop.loading import load
 from bertwright.interop.onnx import export_onnx
 from bertwright.model.text_model import TextModel
@@ -47,6 +49,17 @@ class Maker:
     plan: Plan
     task: str
     models: Path
+
+    @property
+    def ways(self) -> list[str]:
+        """Those that are tried on the task."""
+        every = self.plan.ways.items()
+        return [name for name, way in every if way.tasks is None or self.task in way.tasks]
+
+    @property
+    def names(self) -> list[str]:
+        """Of all runs."""
+        return [self.name(way, seed) for way in self.ways for seed in range(self.plan.seeds)]
 
     def name(self, way: str, seed: int) -> str:
         """Of a run, by what decides it."""
@@ -109,6 +122,18 @@ class Maker:
         given = self.plan.tasks[self.task].model_dump(mode="json")
         stated = [str(self.plan.encoder), given, self.plan.learning(self.task, seed)]
         return f"{self.task}-learned-{_digest(stated)}"
+
+
+def require_possible(plan: Plan) -> None:
+    """Refuse ways whose layers cannot be taken, or whose teacher cannot teach their student, before
+    anything has learned its task: UserError that names the way."""
+    encoder = load(plan.encoder or checkpoint_folder()).model.recipe.encoder
+    for name, way in plan.ways.items():
+        if way.method is not None:
+            try:
+                require_suiting(Method.load(way.method), encoder, _student(way), way.layers)
+            except UserError as error:
+                raise UserError(f"ways.{name}: {error}") from error
 
 
 def _student(way: Way) -> TextModel | str | None:

@@ -14,7 +14,7 @@ from bertwright.bench.learning import evaluation
 from bertwright.bench.learning.arms import Arm, PeerArm, Plan, Setting
 from bertwright.errors import UserError
 from bertwright.extras import require
-from bertwright.files import write_text
+from bertwright.files import read_findings, write_text
 from bertwright.recipes import Recipe
 from bertwright.text.shards import Data
 
@@ -43,9 +43,8 @@ class Results:
             "rows": recipe.assembly_of(len(recipe.phases) - 1).model_dump(mode="json"),
         }
         self.arms: dict[str, Figures] = {}
-        if self._file.is_file():
-            stored = json.loads(self._file.read_text(encoding="utf-8"))
-            if stored["about"] != self._about:
+        if stored := read_findings(self._file):
+            if stored.get("about") != self._about:
                 raise UserError(
                     f"{self._file} belongs to another data set, size or assembly: choose another "
                     f"folder with -o"

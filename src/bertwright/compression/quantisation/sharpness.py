@@ -1,9 +1,10 @@
 """How sharply the loss rises around a block: what its weights lose when they are rounded (Shen et
 al. 2020, section 3.1).
 
-The greatest eigenvalue of the matrix of second derivatives of the loss, in the parameters of one
-block, is found by power iteration: the matrix itself is never written down, only multiplied with
-vectors, each at the price of one backward pass through the gradient.
+The eigenvalue of the greatest magnitude, which may be a negative one, of the matrix of second
+derivatives of the loss, in the parameters of one block, is found by power iteration: the matrix
+itself is never written down, only multiplied with vectors, each at the price of one backward pass
+through the gradient.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,9 +33,9 @@ Vector = list[Tensor]
 
 @dataclass(frozen=True)
 class Sharpness:
-    """Of one block: the greatest eigenvalue, with its sign, as the ``mean`` over subsets of the
-    examples and its ``deviation``; and the mean norm of the ``gradient``: where that is not small
-    there is no minimum, of which alone an eigenvalue says something."""
+    """Of one block: the eigenvalue of the greatest magnitude, with its sign, as the ``mean`` over
+    subsets of the examples and its ``deviation``; and the mean norm of the ``gradient``: where that
+    is not small there is no minimum, of which alone an eigenvalue says something."""
 
     block: int
     mean: float
@@ -81,7 +82,8 @@ def sharpness(
 
 
 def top_eigenvalue(product: Callable[[Vector], Vector], start: Vector) -> float:
-    """The eigenvalue of the greatest size of a symmetric matrix, by what it makes of vectors."""
+    """Of a symmetric matrix the eigenvalue of the greatest magnitude, by what it makes of
+    vectors."""
     vector, value = _normed(start)[0], 0.0
     for _ in range(STEPS):
         multiplied = product(vector)

@@ -118,6 +118,8 @@ def load_onnx(
     about = About.read(folder)
     if precision == "int8" and INT8 not in about.files:
         raise UserError(f"{folder} has no graph in 8 bits: write one with export --to onnx --int8")
+    if precision == "float32" and GRAPH not in about.files:
+        raise UserError(f"{folder} has a graph in 8 bits alone: leave the precision out")
     name = INT8 if INT8 in about.files and precision != "float32" else GRAPH
     session = Session(about.require_whole(folder, name), threads)
     tokenizer, recipe = Tokenizer.load(folder), load_recipe(folder)

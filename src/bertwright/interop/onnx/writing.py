@@ -24,8 +24,8 @@ LIBRARIES = ("onnx", "onnxscript", "onnxruntime")
 
 @dataclass(frozen=True)
 class Export:
-    """What was written: the graphs by their files, the first in float32, and how far that is from
-    the model."""
+    """What was written: the graphs by their files, and how far that in float32 is from the
+    model."""
 
     graphs: tuple[str, ...]
     opset: int
@@ -33,13 +33,17 @@ class Export:
 
 
 def export_onnx(
-    model: TextModel, folder: Path, int8: bool = False, parent: Path | None = None
+    model: TextModel,
+    folder: Path,
+    int8: bool = False,
+    parent: Path | None = None,
+    exact: bool = True,
 ) -> Export:
     """Write a model as a graph, with its tokenizer, its recipe, its task and where it is from.
 
-    ``int8`` writes one in 8 bits beside it. What a model rounds between its weights, a graph in
-    float32 does not. ``parent`` is the folder of the model, whose weights
-    are named. A graph that gives other outputs than the model is not kept.
+    ``int8`` writes one in 8 bits beside it, or in its place where it need not be ``exact``. What a
+    model rounds between its weights, a graph in float32 does not. ``parent`` is the folder of the
+    model, whose weights are named. A graph that gives other outputs than the model is not kept.
 
     Errors: MissingExtra without the libraries; UserError for a model that no graph computes, which
     says why.
@@ -58,6 +62,9 @@ def export_onnx(
         reduced = saturates() if int8 else None
         if reduced is not None:
             quantise(graph, temporary / INT8, reduced)
+            if not exact:
+                for file in temporary.glob(f"{GRAPH}*"):
+                    file.unlink()
         sums = digests(temporary)
         model.tokenizer.save(temporary)
         write_text(temporary / RECIPE, net.recipe.as_yaml())
@@ -78,7 +85,7 @@ def export_onnx(
         )
         write_text(temporary / CARD, _card(about, model))
         about.write(temporary)
-    return Export((GRAPH, INT8) if int8 else (GRAPH,), opset, found)
+    return Export(tuple(name for name in (GRAPH, INT8) if name in about.files), opset, found)
 
 
 def _card(about: About, model: TextModel) -> str:
@@ -94,7 +101,8 @@ def _card(about: About, model: TextModel) -> str:
         + ", ".join(f"`{name}`" for name in about.outputs)
         + ".",
         "",
-        f"- onnxruntime differs from the model by {about.max_difference:.2g} at most (`{GRAPH}`)",
+        f"- in float32 onnxruntime differs from the model by {about.max_difference:.2g} at most"
+        + (f" (`{GRAPH}`)" if GRAPH in about.files else ""),
         *([f"- in 8 bits: `{INT8}`"] if about.reduce_range is not None else []),
         f"- made from weights with the SHA-256 sum {about.parent}",
         f"- made with {about.producer}",

@@ -80,14 +80,14 @@ def _errors(matrices: Mapping[str, Tensor]) -> Iterator[Expected]:
 
 
 def _known_spectrum() -> Expected:
-    """Power iteration, on a matrix whose greatest eigenvalue is known."""
+    """Power iteration, on a matrix whose eigenvalues are known."""
     draw = torch.Generator().manual_seed(0)
     spectrum = torch.tensor([-3.0, 1.5, 0.5, 0.2, 0.1], dtype=torch.float64)
     turned = torch.linalg.qr(torch.randn(5, 5, generator=draw, dtype=torch.float64)).Q
     matrix = turned @ torch.diag(spectrum) @ turned.T
     start = torch.randn(5, generator=draw, dtype=torch.float64)
     found = top_eigenvalue(lambda vector: [matrix @ vector[0]], [start])
-    return equal("the greatest eigenvalue, which is -3", found, -3.0, 0.03)
+    return equal("the eigenvalue of the greatest magnitude, which is -3", found, -3.0, 0.03)
 
 
 ROW = Row(
