@@ -42,7 +42,7 @@ def serve(
     from bertwright.extras import require
     from bertwright.machine import tune_allocator
 
-    for library in ("fastapi", "uvicorn", "prometheus-client"):
+    for library in ("fastapi", "orjson", "uvicorn", "prometheus-client"):
         require(library, "serve")
     tune_allocator()
     from bertwright.errors import UserError

@@ -5,11 +5,10 @@ from typing import Annotated, Any, Literal, cast
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field, PlainValidator, WithJsonSchema
-from pydantic_core import to_json
 
 from bertwright.serving.desk import desk_of
 from bertwright.serving.refusals import Refusal
-from bertwright.serving.texts import Asked, Texts, unit
+from bertwright.serving.texts import Asked, Texts, as_json, unit
 from bertwright.tasks.answers import Floats, Prediction, RelevanceAnswer
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.examples import Example
@@ -103,7 +102,7 @@ async def embed(asked: EmbedRequest, request: Request) -> Response:
     vectors, _ = await desk.vectors(request, served, asked.inputs, asked.truncate)
     if asked.normalize:
         vectors = unit(vectors)
-    return Response(to_json(vectors.tolist()), media_type="application/json")
+    return as_json(vectors)
 
 
 @router.post("/predict")

@@ -6,13 +6,12 @@ from typing import Literal
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
-from pydantic_core import to_json
 
 from bertwright.model.text_model import Vectors
 from bertwright.serving.desk import desk_of
 from bertwright.serving.refusals import Refusal
 from bertwright.serving.served import Served
-from bertwright.serving.texts import Asked, Texts, unit
+from bertwright.serving.texts import Asked, Texts, as_json, unit
 
 router = APIRouter(prefix="/v1", tags=["OpenAI"])
 
@@ -89,8 +88,7 @@ async def embeddings(asked: EmbeddingsRequest, request: Request) -> Response:
         "model": served.name,
         "usage": {"prompt_tokens": num_tokens, "total_tokens": num_tokens},
     }
-    # As it is: to check thousands of our own numbers would take longer than to write them.
-    return Response(to_json(answer), media_type="application/json")
+    return as_json(answer)
 
 
 @router.get("/models")
@@ -110,12 +108,8 @@ def _told(served: Served) -> ModelAnswer:
     return ModelAnswer(id=served.name, abilities=served.abilities)
 
 
-def _numbers(vectors: Vectors) -> list[list[float]]:
-    return vectors.tolist()
-
-
 def _base64(vectors: Vectors) -> list[str]:
     return [base64.b64encode(vector.astype("<f4").tobytes()).decode() for vector in vectors]
 
 
-_ENCODINGS = {"float": _numbers, "base64": _base64}
+_ENCODINGS = {"float": list[Vectors], "base64": _base64}

@@ -3,6 +3,8 @@
 from typing import Annotated, Any
 
 import numpy as np
+import orjson
+from fastapi import Response
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from bertwright.axes import Settings
@@ -34,6 +36,13 @@ class Asked(Settings):
     model_config = ConfigDict(strict=True)
 
     model: str | None = None
+
+
+def as_json(answer: object) -> Response:
+    """Vectors, or what holds some, as it is: to check thousands of our own numbers, or to tell them
+    by more digits than 32 bits have, would take longer than to write them."""
+    said = orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY)
+    return Response(said, media_type="application/json")
 
 
 def unit(vectors: Vectors) -> Vectors:
