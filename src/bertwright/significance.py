@@ -21,7 +21,8 @@ DRAWS, PERMUTATIONS = 2_000, 10_000
 
 @dataclass(frozen=True)
 class Interval:
-    """A figure over texts, with a two-sided percentile interval; both nan for a single text."""
+    """A figure over texts, with a two-sided percentile interval; both ends nan for a single text.
+    All is nan where there is nothing to divide by."""
 
     value: float
     low: float
@@ -40,7 +41,7 @@ def of_ratio(
     part = np.asarray(parts, np.float64)
     whole = np.ones_like(part) if wholes is None else np.asarray(wholes, np.float64)
     drawn = _ratios(_draws(len(part), seed), part, whole)
-    return _interval(part.sum() / whole.sum(), drawn, len(part), level)
+    return _interval(_ratio(part.sum(), whole.sum()), drawn, len(part), level)
 
 
 def of_ratios(
@@ -49,7 +50,7 @@ def of_ratios(
     """The same of many figures over the same texts, ``parts`` and ``wholes`` (N, K)."""
     whole = np.ones_like(parts) if wholes is None else wholes
     drawn = _ratios(_draws(len(parts), seed), parts, whole)
-    values = parts.sum(0) / whole.sum(0)
+    values = [_ratio(*sums) for sums in zip(parts.sum(0), whole.sum(0), strict=True)]
     return [
         _interval(value, own, len(parts), level) for value, own in zip(values, drawn.T, strict=True)
     ]
@@ -67,7 +68,7 @@ def of_difference(
         (np.asarray(a, np.float64), np.asarray(b, np.float64)) for a, b in (first, second)
     )
     draws = _draws(len(part), seed)
-    value = part.sum() / whole.sum() - other.sum() / all_other.sum()
+    value = _ratio(part.sum(), whole.sum()) - _ratio(other.sum(), all_other.sum())
     drawn = _ratios(draws, part, whole) - _ratios(draws, other, all_other)
     return _interval(value, drawn, len(part), level)
 
@@ -99,7 +100,10 @@ def of_count(count: int, number: int, *, level: float = 0.95) -> Interval:
 
 
 def sign_flips(differences: ArrayLike, *, seed: int = 0) -> float:
-    """How often chance gives paired differences (N,) whose mean is as far from 0, either way."""
+    """How often chance gives paired differences (N,) whose mean is as far from 0, either way:
+    always where there are fewer than two."""
+    if np.size(differences) < 2:
+        return 1.0
     found: Any = stats.permutation_test(
         (np.asarray(differences, np.float64),),
         np.mean,
@@ -113,7 +117,10 @@ def sign_flips(differences: ArrayLike, *, seed: int = 0) -> float:
 
 
 def label_permutations(first: ArrayLike, second: ArrayLike, *, seed: int = 0) -> float:
-    """How often chance gives two groups (N,), (M,) whose means are as far apart."""
+    """How often chance gives two groups (N,), (M,) whose means are as far apart:
+    always where one has fewer than two."""
+    if min(np.size(first), np.size(second)) < 2:
+        return 1.0
     found: Any = stats.permutation_test(
         (np.asarray(first, np.float64), np.asarray(second, np.float64)),
         _lead,
@@ -174,6 +181,10 @@ def _draws(number: int, seed: int) -> NDArray[np.int64]:
     return np.random.default_rng(seed).multinomial(number, np.full(number, 1 / number), DRAWS)
 
 
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole else float("nan")
+
+
 def _ratios(draws: NDArray[np.int64], part: Floats, whole: Floats) -> Floats:
     """The ratio in every draw; nan in one that has nothing to divide by."""
     sums = draws @ whole
@@ -181,7 +192,7 @@ def _ratios(draws: NDArray[np.int64], part: Floats, whole: Floats) -> Floats:
 
 
 def _interval(value: float, drawn: Floats, num_units: int, level: float) -> Interval:
-    if num_units < 2:
+    if num_units < 2 or np.isnan(drawn).all():
         return Interval(float(value), float("nan"), float("nan"), num_units)
     low, high = np.nanquantile(drawn, [0.5 - level / 2, 0.5 + level / 2])
     return Interval(float(value), float(low), float(high), num_units)

@@ -1,6 +1,7 @@
 """Analyses from names to a page: what is asked for is answered, on files alone."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,12 +16,14 @@ from bertwright.analysis.planted.classifiers import bag_of_pieces
 from bertwright.analysis.planted.models import SENTENCES, small_case, small_subject
 from bertwright.analysis.questions import questions
 from bertwright.analysis.reports import write_report
-from bertwright.analysis.running import analyse, chosen
-from bertwright.analysis.texts import read_file, read_texts
+from bertwright.analysis.running import AGAINST, analyse, chosen, standing, with_other
+from bertwright.analysis.texts import digest, read_file, read_texts
+from bertwright.analysis.word_states import word_states
 from bertwright.errors import UserError
 from bertwright.tasks.fine_tuned import FineTuned
-from bertwright.tasks.formats.examples import Example
+from bertwright.tasks.formats.examples import Example, TaggedWords
 from bertwright.tasks.formats.tables import TableReader
+from bertwright.tasks.formats.treebank import Tree
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +78,115 @@ def test_what_stands_is_not_asked_again(case: Case, tmp_path: Path) -> None:
     fewer = replace(case, texts=case.texts[1:])
     analyse(fewer, asked, tmp_path, lambda line: None)
     assert read_found(tmp_path, kinds[0]).about["texts"] == len(SENTENCES) - 1
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-20])
+
+
+def lose_a_line(file: Path) -> None:
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
+
+
+@pytest.mark.parametrize(
+    ("ending", "damage"),
+    [
+        ("jsonl", cut),
+        ("jsonl", lose_a_line),
+        ("jsonl", lambda file: file.write_text("")),
+        ("jsonl", lambda file: file.write_text("5\n[]\n")),
+        ("jsonl", lambda file: file.write_bytes(b"\xff\xfe")),
+        ("npz", cut),
+        ("npz", Path.unlink),
+        ("png", Path.unlink),
+    ],
+)
+def test_what_is_damaged_is_asked_again(
+    ending: str, damage: Callable[[Path], object], case: Case, tmp_path: Path
+) -> None:
+    asked = [Analysis.choose("attention-entropy")]
+    first = analyse(case, asked, tmp_path, lambda line: None)
+    damage(tmp_path / f"attention-entropy.{ending}")
+    if ending != "png":
+        with pytest.raises(UserError, match="damaged or of another version: run analyse again"):
+            read_found(tmp_path, "attention-entropy")
+    said: list[str] = []
+    assert analyse(case, asked, tmp_path, said.append) == first
+    assert not any("1 of 1 stand" in line for line in said)
+    assert analyse(case, asked, tmp_path, said.append) == first
+    assert said[-1] == f"1 of 1 stand in {tmp_path}"
+
+
+def test_all_that_is_read_is_part_of_the_question(tmp_path: Path) -> None:
+    """Texts whose pieces are the same, and whose trees, tags or labels are not."""
+    subject, words = small_subject(), ("a", "ship", "leaves")
+    sources = [
+        Tree(words, (1, 2, -1), ("det", "nsubj", "root"), ("DET", "NOUN", "VERB"), "line 1"),
+        Tree(words, (2, 2, -1), ("det", "nsubj", "root"), ("DET", "NOUN", "VERB")),
+        Tree(words, (1, 2, -1), ("det", "obj", "root"), ("DET", "NOUN", "VERB")),
+        Tree(words, (1, 2, -1), ("det", "nsubj", "root"), ("DET", "PROPN", "VERB")),
+        TaggedWords(words, ("DET", "NOUN", "VERB")),
+        Example("a ship leaves"),
+        Example("a ship leaves", label="yes"),
+        Example("a ship leaves", others=("a lamp",)),
+        Example("a ship", "leaves"),
+        Example("A ship leaves"),
+    ]
+    digests = [digest(read_texts(subject, [source])) for source in sources]
+    assert len(set(digests)) == len(sources)
+    assert digest(read_texts(subject, [replace(sources[0], where="line 2")])) == digests[0]
+    asked: list[Analysis] = [Analysis.choose("relation-heads")]
+    for source in sources[:3]:
+        said: list[str] = []
+        analyse(Case(subject, read_texts(subject, [source])), asked, tmp_path, said.append)
+        assert not any("stand in" in line for line in said)
+
+
+def test_all_that_answers_is_part_of_the_question() -> None:
+    """A head, the names of classes and a recipe say what weights alone do not."""
+    deaf = bag_of_pieces({}, bias=1.0)
+    others = [
+        bag_of_pieces({"ship": 2.0}, bias=1.0),
+        bag_of_pieces({}, bias=1.0, labels=("bad", "good")),
+        bag_of_pieces({}, bias=1.0),
+    ]
+    assert len({own.digest for own in (deaf, *others)}) == 1
+    assert [own.identity == deaf.identity for own in others] == [False, False, True]
+    small = small_subject()
+    lower = small_subject("bert", "encoder.norm.epsilon=0.1")
+    lower.text_model.model.load_state_dict(small.text_model.model.state_dict())
+    assert (small.digest == lower.digest, small.identity == lower.identity) == (True, False)
+
+
+def test_states_that_are_cut_are_written_again(case: Case, tmp_path: Path) -> None:
+    kept = replace(case, cache=tmp_path)
+    before = np.array(word_states(kept).states)
+    (file,) = tmp_path.iterdir()
+    for damaged in (file.read_bytes()[:-100], file.read_bytes()[:40], b""):
+        file.write_bytes(damaged)
+        np.testing.assert_array_equal(word_states(kept).states, before)
+
+
+def test_the_page_has_all_that_stands_of_the_same_question(case: Case, tmp_path: Path) -> None:
+    def page(own: Case, name: str, beside: Case | None = None) -> str:
+        asked = [Analysis.choose(name)]
+        answered = analyse(own, asked, tmp_path, lambda line: None)
+        if beside is not None:
+            answered = with_other(
+                answered, analyse(beside, asked, tmp_path / AGAINST, lambda line: None)
+            )
+        shown = [*answered, *standing(own, asked, tmp_path, beside, lambda line: None)]
+        return write_report(own, shown, tmp_path, "now").read_text()
+
+    entropy, shares = (Analysis.choose(f"attention-{of}").question for of in ("entropy", "shares"))
+    assert shares not in page(case, "attention-entropy")
+    both = page(case, "attention-shares")
+    assert both.index(shares) < both.index(entropy)
+    beside = replace(case, subject=case.subject.untrained(1))
+    held = replace(case, other=beside.subject)
+    assert shares in page(held, "attention-entropy", beside)
+    # Of other texts it is another question: what stood has no place on that page.
+    assert shares not in page(replace(case, texts=case.texts[1:]), "attention-entropy")
 
 
 def test_a_verdict_follows_the_interval() -> None:

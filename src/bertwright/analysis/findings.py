@@ -3,8 +3,10 @@
 Pictures are drawn from these files alone, so that each can be drawn again and compared.
 """
 
+import hashlib
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,18 +65,23 @@ class Finding:
         baseline: Baseline | None = None,
     ) -> "Finding":
         """A figure over texts."""
-        interval = None if np.isnan(found.low) else (found.low, found.high)
+        interval = span_of(found)
         return Finding(metric, found.value, layer, head, interval, found.num_units, baseline)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data; layers and heads as people count them, too."""
         told = {name: value for name, value in vars(self).items() if value is not None}
         if self.baseline is not None:
-            told["baseline"] = vars(self.baseline)
+            told["baseline"] = dict(vars(self.baseline))
         for name in ("layer", "head"):
             if name in told:
                 told[f"{name}_from_1"] = told[name] + 1
         return told
+
+
+def span_of(found: Interval) -> tuple[float, float] | None:
+    """The interval of a figure; None where there is none."""
+    return None if np.isnan(found.low) else (found.low, found.high)
 
 
 @dataclass(frozen=True)
@@ -97,6 +104,11 @@ class Stored:
         """The finding of that metric over all layers and heads."""
         return next(e for e in self.findings if e["metric"] == metric and "layer" not in e)
 
+    @property
+    def num_texts(self) -> int | None:
+        """That were read; None where it is not told."""
+        return self.about.get("texts")
+
     def grid(self, metric: str) -> Array:
         """The values of a metric, (layers, heads), nan where there is none."""
         of = [each for each in self.findings if each["metric"] == metric and "head" in each]
@@ -108,15 +120,18 @@ class Stored:
 
 
 def write_found(folder: Path, name: str, about: Mapping[str, Any], found: Found) -> None:
-    """``NAME.npz`` and ``NAME.jsonl``, the latter with a line about it all, then one a number."""
+    """``NAME.npz`` and ``NAME.jsonl``, the latter with a line about it all, then one a number. The
+    first line also says of what files it is, so that what is cut or missing is noticed."""
     folder.mkdir(parents=True, exist_ok=True)
     held = io.BytesIO()
     arrays: dict[str, Any] = {key: np.asarray(own) for key, own in found.arrays.items()}
     np.savez_compressed(held, **arrays)
     with atomic_file(folder / f"{name}.npz") as temporary:
         temporary.write_bytes(held.getvalue())
-    lines = [dict(about), *(finding.as_dict() for finding in found.findings)]
-    write_text(folder / f"{name}.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    of = {"findings": len(found.findings), "arrays_digest": _digest(held.getvalue())}
+    lines = [{**about, **of}, *(finding.as_dict() for finding in found.findings)]
+    told = "".join(json.dumps(plain(line), allow_nan=False) + "\n" for line in lines)
+    write_text(folder / f"{name}.jsonl", told)
 
 
 def holds_found(folder: Path, name: str) -> bool:
@@ -125,10 +140,40 @@ def holds_found(folder: Path, name: str) -> bool:
 
 
 def read_found(folder: Path, name: str) -> Stored:
-    """Errors: UserError where there is nothing of that name."""
+    """Errors: UserError where there is nothing of that name, and where it is not whole."""
     file = folder / f"{name}.jsonl"
     if not holds_found(folder, name):
         raise UserError(f"{folder} has nothing of the analysis {name}: run analyse first")
-    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    with np.load(folder / f"{name}.npz") as held:
-        return Stored(lines[0], lines[1:], dict(held))
+    try:
+        lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        about, findings = dict[str, Any](lines[0]), [_read(line) for line in lines[1:]]
+        written = (folder / f"{name}.npz").read_bytes()
+        if (about.pop("findings"), about.pop("arrays_digest")) != (len(findings), _digest(written)):
+            raise ValueError("not what was written")
+        with np.load(io.BytesIO(written)) as held:
+            return Stored(about, findings, dict(held))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise UserError(f"{file} is damaged or of another version: run analyse again") from error
+
+
+def plain(value: Any) -> Any:
+    """The same as JSON can say it: null where a number is none, or without end."""
+    if isinstance(value, Mapping):
+        held: Mapping[Any, Any] = value
+        return {name: plain(own) for name, own in held.items()}
+    if isinstance(value, list | tuple):
+        several: Sequence[Any] = value
+        return [plain(own) for own in several]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _read(line: dict[str, Any]) -> dict[str, Any]:
+    """A finding as it was; only its value and its baseline can be null."""
+    for told in (line, line.get("baseline", {})):
+        if "value" in told and told["value"] is None:
+            told["value"] = math.nan
+    return line
+
+
+def _digest(written: bytes) -> str:
+    return hashlib.sha256(written).hexdigest()[:16]

@@ -49,8 +49,8 @@ def write_findings(case: Case, answered: Sequence[Answered], document: Path) -> 
                     "published": each.published,
                     "here": _figure(each),
                     "held": f"{_short(each.baseline)} ({each.baseline_name})",
-                    "verdict": each.verdict,
-                    "there": None if there is None else f"{_figure(there)}: {there.verdict}",
+                    "verdict": each.told,
+                    "there": None if there is None else f"{_figure(there)}: {there.told}",
                 }
             )
         if own.lacks is not None:

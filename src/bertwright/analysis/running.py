@@ -1,7 +1,7 @@
 """Several analyses of one model: which they are, how long they take, and their files."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -100,7 +100,7 @@ def analyse(
     stands there of the same model, texts and settings is not asked again."""
     lacks = {analysis.own_kind(): analysis.lacks(case) for analysis in analyses}
     asked = [analysis for analysis in analyses if lacks[analysis.own_kind()] is None]
-    open_ones = [own for own in asked if not _stands(out, own.own_kind(), _about(own, case))]
+    open_ones = [own for own in asked if not _stands(own, case, out, say)]
     if len(open_ones) < len(asked):
         say(f"{len(asked) - len(open_ones)} of {len(asked)} stand in {out}")
     listening = [analysis for analysis in open_ones if isinstance(analysis, Listening)]
@@ -124,6 +124,25 @@ def with_other(answered: Sequence[Answered], others: Sequence[Answered]) -> list
     return [replace(own, other=other) for own, other in zip(answered, others, strict=True)]
 
 
+def standing(
+    case: Case,
+    asked: Sequence[Analysis],
+    out: Path,
+    beside: Case | None = None,
+    say: Callable[[str], None] = print,
+) -> list[Answered]:
+    """What stands in ``out`` of the same model, texts and settings beside what was asked now; and
+    the same of another model, ``beside`` this one, where there is one."""
+    kinds = {analysis.own_kind() for analysis in asked}
+    found: list[Answered] = []
+    for analysis in (own for own in chosen([]) if own.own_kind() not in kinds):
+        if _stands(analysis, case, out, say):
+            held = beside is not None and _stands(analysis, beside, out / AGAINST, say)
+            other = _answered(analysis, None, out / AGAINST) if held else None
+            found.append(replace(_answered(analysis, None, out), other=other))
+    return found
+
+
 def seconds_of_a_pass(case: Case) -> float:
     """How long the model takes to read all texts once, by a few of them."""
     some = case.texts[:8]
@@ -136,12 +155,12 @@ def seconds_of_a_pass(case: Case) -> float:
 def _about(analysis: Analysis, case: Case) -> dict[str, Any]:
     """What an answer hangs on."""
     two = case.other if analysis.of_two else None
-    other = {} if two is None else {"against_digest": two.digest}
+    other = {} if two is None else {"against_digest": two.identity}
     return {
         **analysis.about(),
         "settings": analysis.model_dump(mode="json"),
         "model": case.subject.name,
-        "model_digest": case.subject.digest,
+        "model_digest": case.subject.identity,
         **other,
         "texts": len(case.texts),
         "texts_digest": digest(case.texts),
@@ -150,9 +169,16 @@ def _about(analysis: Analysis, case: Case) -> dict[str, Any]:
     }
 
 
-def _stands(out: Path, kind: str, about: Mapping[str, Any]) -> bool:
-    drawn = _picture(out, kind).is_file()
-    return drawn and holds_found(out, kind) and read_found(out, kind).about == about
+def _stands(analysis: Analysis, case: Case, out: Path, say: Callable[[str], None]) -> bool:
+    """Whether there is a whole answer to the same question, with its picture."""
+    kind = analysis.own_kind()
+    if not (_picture(out, kind).is_file() and holds_found(out, kind)):
+        return False
+    try:
+        return read_found(out, kind).about == _about(analysis, case)
+    except UserError:
+        say(f"{kind} in {out} is damaged or of another version: passed over")
+        return False
 
 
 def _picture(out: Path, kind: str) -> Path:

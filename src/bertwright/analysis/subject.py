@@ -1,15 +1,19 @@
 """What is analysed: a model, and what it has inside."""
 
 import hashlib
+import json
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
+from torch import nn
 
 from bertwright.encoder.encoder import Encoder
 from bertwright.errors import UserError
 from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel
+from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.task import described
 from bertwright.text.tokenizers import Tokenizer
 
 
@@ -59,11 +63,18 @@ class Subject:
     @cached_property
     def digest(self) -> str:
         """Of the weights: what is said of a model is said of these."""
-        found = hashlib.sha256()
-        for name, tensor in sorted(self.text_model.model.state_dict().items()):
-            found.update(name.encode())
-            found.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-        return found.hexdigest()[:16]
+        return _digest(self.text_model.model)
+
+    @cached_property
+    def identity(self) -> str:
+        """Of everything that an answer of it hangs on: weights, those of a head as well, recipe,
+        tokenizer, and task."""
+        own = self.text_model
+        told = [self.digest, own.model.recipe.model_dump_json(), self.tokenizer.hash]
+        if isinstance(own, FineTuned):
+            reads = [own.maker.length, own.temperature, own.net.choice.model_dump_json()]
+            told += [_digest(own.net), json.dumps([described(own.task), *reads])]
+        return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
 
     def untrained(self, seed: int = 0) -> "Subject":
         """The same with parameters as they are drawn: what an architecture does by itself."""
@@ -88,3 +99,11 @@ class Subject:
         except UserError as error:
             return str(error)
         return None
+
+
+def _digest(module: nn.Module) -> str:
+    found = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()):
+        found.update(name.encode())
+        found.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()[:16]

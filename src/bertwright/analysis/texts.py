@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -97,6 +98,34 @@ def read_texts(subject: Subject, texts: Sequence[Text], length: int = 128) -> li
     return [_read(subject, text, min(length, longest or length)) for text in texts]
 
 
+def worded(subject: Subject, texts: Sequence[Text], length: int = 128) -> list[ReadText]:
+    """The same of those texts that have a word to be read; a control character alone is none, nor
+    is a word that is longer than a row.
+
+    Errors: UserError where none has.
+    """
+    found = [text for text in read_texts(subject, texts, length) if text.words]
+    if not found:
+        raise UserError(f"no text has a word that {subject.name} reads in {length} places")
+    return found
+
+
+def is_told_apart(text: ReadText) -> bool:
+    """Whether it has pieces enough for one to be hidden and others to be held against each
+    other."""
+    return int((text.word >= 0).sum()) > 2
+
+
+def lacks_longer(texts: Sequence[ReadText]) -> str | None:
+    """Why no text can be asked what of it an answer comes from, in words."""
+    return None if any(map(is_told_apart, texts)) else "it needs a text of three pieces or more"
+
+
+def lacks_halves(texts: Sequence[ReadText], what: str = "learn from") -> str | None:
+    """Why there are too few texts for two halves, in words."""
+    return None if len(texts) >= 4 else f"it needs four texts: two to {what}, two to judge"
+
+
 def lacks_trees(texts: Sequence[ReadText]) -> str | None:
     """Why nothing can be asked of trees, in words."""
     if all(isinstance(text.source, Tree) for text in texts):
@@ -122,9 +151,15 @@ def incomparable(subject: Subject, other: Subject, texts: Sequence[ReadText]) ->
 
 
 def digest(texts: Sequence[ReadText]) -> str:
-    """Of the rows: what is found is found in these."""
-    told = json.dumps([text.pieces for text in texts])
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+    """Of all that an analysis can read of the texts: their rows, and what they were read from, with
+    its trees, tags and labels."""
+    found = hashlib.sha256()
+    for text in texts:
+        # What marks a place follows from its piece and word; where a source stands changes nothing.
+        source = {name: own for name, own in vars(text.source).items() if name != "where"}
+        rows = [text.pieces, text.parts, text.segmented, text.word.tolist(), text.words]
+        found.update(json.dumps([*rows, type(text.source).__name__, source]).encode() + b"\n")
+    return found.hexdigest()[:16]
 
 
 def _read(subject: Subject, text: Text, length: int) -> ReadText:
@@ -163,11 +198,10 @@ def _words(subject: Subject, part: str | tuple[str, ...]) -> list[tuple[str, lis
     if isinstance(part, str):
         ids, starts = tokenizer.encode_words(part)
         starts = [0, *starts[1:]] if ids else []
-        bounds = zip(starts, [*starts[1:], len(ids)], strict=True)
-        cut = [ids[begin:end] for begin, end in bounds]
+        cut = [ids[begin:end] for begin, end in pairwise([*starts, len(ids)])]
         return [(tokenizer.decode(own).strip(), own) for own in cut]
     ids, starts = tokenizer.words(list(part))
-    bounds = zip(starts, [*starts[1:], len(ids)], strict=True)
+    bounds = pairwise([*starts, len(ids)])
     return [(word, ids[begin:end]) for word, (begin, end) in zip(part, bounds, strict=True)]
 
 

@@ -53,17 +53,26 @@ def word_states(case: Case) -> WordStates:
         listen(case.subject, case.texts, [_Writing(states, begins)])
         return WordStates(states, text, words)
     file = states_file(case, case.cache)
-    if not file.is_file():
-        with atomic_file(file) as temporary:
-            held = np.lib.format.open_memmap(temporary, "w+", np.float32, shape)
-            listen(case.subject, case.texts, [_Writing(held, begins)])
-            held.flush()
+    if (kept := _kept(file)) is not None:
+        return WordStates(kept, text, words)
+    with atomic_file(file) as temporary:
+        held = np.lib.format.open_memmap(temporary, "w+", np.float32, shape)
+        listen(case.subject, case.texts, [_Writing(held, begins)])
+        held.flush()
     return WordStates(np.load(file, mmap_mode="r"), text, words)
+
+
+def _kept(file: Path) -> NDArray[np.float32] | None:
+    """What was written there; None where nothing was, or where it is not whole."""
+    try:
+        return np.load(file, mmap_mode="r")
+    except (OSError, ValueError, EOFError):
+        return None
 
 
 def states_file(case: Case, cache: Path) -> Path:
     """Where the states of the words of the texts are kept."""
-    key = json.dumps([case.subject.digest, digest(case.texts), SITES, "mean", "float32"])
+    key = json.dumps([case.subject.identity, digest(case.texts), SITES, "mean", "float32"])
     return cache / f"states-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npy"
 
 

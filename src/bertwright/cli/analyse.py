@@ -88,10 +88,10 @@ def analyse(
     from bertwright.analysis.analysis import Case
     from bertwright.analysis.classifying import labelled_texts
     from bertwright.analysis.reports import write_findings, write_report
-    from bertwright.analysis.running import AGAINST, chosen, seconds_of_a_pass, with_other
+    from bertwright.analysis.running import AGAINST, chosen, seconds_of_a_pass, standing, with_other
     from bertwright.analysis.running import analyse as run
     from bertwright.analysis.subject import Subject
-    from bertwright.analysis.texts import read_file, read_texts
+    from bertwright.analysis.texts import read_file, worded
     from bertwright.document import origin
     from bertwright.interop.loading import load
 
@@ -100,16 +100,17 @@ def analyse(
         raise UserError(f"--prune-to goes by the analysis {HEADS}: name it, or heads")
     subject = Subject(model.resolve().name, load(model, "float32"))
     given = (labelled_texts(subject, data) if data.is_dir() else read_file(data))[:most]
-    texts = read_texts(subject, given, length)
+    texts = worded(subject, given, length)
     other = None if against is None else Subject(against.resolve().name, load(against, "float32"))
     case = Case(subject, texts, seed, output / "states", other)
     seconds = seconds_of_a_pass(case)
     say(f"{len(analyses)} analyses of {len(case.texts)} texts; {seconds:.0f} s a pass")
-    answered = run(case, analyses, output, say)
+    answered, beside = run(case, analyses, output, say), None
     if other is not None:
-        beside = Case(other, read_texts(other, given, length), seed, output / "states")
+        beside = Case(other, worded(other, given, length), seed, output / "states")
         answered = with_other(answered, run(beside, analyses, output / AGAINST, say))
-    page = write_report(case, answered, output, origin())
+    shown = [*answered, *standing(case, analyses, output, beside, say)]
+    page = write_report(case, shown, output, origin())
     if prune_to is not None:
         _write_kept(output, prune_to)
     if document is not None:
@@ -120,9 +121,10 @@ def analyse(
     for own in answered:
         for each in own.conclusions:
             held = f"{each.value:.3g} to {each.baseline:.3g} ({each.baseline_name})"
+            why = "" if each.lacks is None else f"; {each.lacks}"
             there = own.beside(each.claim)
             last = "" if there is None else f"; there: {there.verdict}, {there.value:.3g}"
-            print(f"{own.analysis.number:>4}  {each.verdict:8}  {each.claim}: {held}{last}")
+            print(f"{own.analysis.number:>4}  {each.verdict:8}  {each.claim}: {held}{why}{last}")
         if own.lacks is not None:
             print(f"{own.analysis.number:>4}  not applicable: {own.lacks}")
     say(f"{page} has it all")

@@ -37,7 +37,7 @@ def view(
     the model would name in every place; the nearest words in every layer."""
     from bertwright.analysis.analysis import Case
     from bertwright.analysis.subject import Subject
-    from bertwright.analysis.texts import read_file, read_given, read_texts
+    from bertwright.analysis.texts import read_file, read_given, worded
     from bertwright.analysis.viewer.page import write_view
     from bertwright.document import origin
     from bertwright.errors import UserError
@@ -48,9 +48,9 @@ def view(
     given = [*read_given(text or []), *(read_file(data) if data else [])]
     subject = Subject(model.resolve().name, load(model, "float32"))
     other = None if against is None else Subject(against.resolve().name, load(against, "float32"))
-    case = Case(subject, read_texts(subject, given, length), other=other)
+    case = Case(subject, worded(subject, given, length), other=other)
     write_view(case, output, origin(), most)
     if as_json:
-        report({"page": str(output), "texts": min(most, len(given))}, as_json)
+        report({"page": str(output), "texts": min(most, len(case.texts))}, as_json)
         return
     say(f"wrote {output}")

@@ -49,6 +49,7 @@ class HeadClusters(Listening):
                 "of different layers",
                 "below",
                 within["chance"],
+                stored.num_texts,
             )
         ]
 

@@ -16,6 +16,7 @@ from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.attention.saying import Saying
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Finding, Found, Stored
+from bertwright.analysis.texts import is_told_apart, lacks_longer
 from bertwright.randomness import key
 from bertwright.significance import of_difference, of_ratio
 
@@ -49,13 +50,14 @@ class AttentionExplains(Analysis):
     sites = ("blocks.*.attention.weights", "blocks.*.attention.scores")
 
     def lacks(self, case: Case) -> str | None:
-        return Saying.lacks(case.subject) or super().lacks(case)
+        lacking = Saying.lacks(case.subject) or lacks_longer(case.texts[: self.most])
+        return lacking or super().lacks(case)
 
     def run(self, case: Case) -> Found:
         asked = [
             Saying.of(case.subject, text, case.seed, number)
             for number, text in enumerate(case.texts[: self.most])
-            if (text.word >= 0).sum() > 2
+            if is_told_apart(text)
         ]
         moved: dict[str, list[Floats]] = {
             name: [] for name in (PERMUTED, EVEN, WITHOUT_TOP, WITHOUT_ANY)

@@ -59,6 +59,7 @@ class AttentionShares(Listening):
                     None,
                     0,
                     "none",
+                    num_units=stored.num_texts,
                 )
                 for target, published in (("previous", 4), ("next", 5))
             ),

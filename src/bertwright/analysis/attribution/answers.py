@@ -17,7 +17,7 @@ from bertwright.analysis.attribution.entering import ENTRY, entered, entering
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Finding, Found, Stored
 from bertwright.analysis.subject import Subject
-from bertwright.analysis.texts import ReadText
+from bertwright.analysis.texts import ReadText, is_told_apart, lacks_longer
 from bertwright.randomness import key, uniform
 from bertwright.significance import of_ratio
 
@@ -47,13 +47,13 @@ class AnswerAttribution(Analysis):
     def lacks(self, case: Case) -> str | None:
         if not case.subject.text_model.names_pieces or case.subject.text_model.continues:
             return "it needs a model that names hidden pieces"
-        return super().lacks(case)
+        return lacks_longer(case.texts) or super().lacks(case)
 
     def run(self, case: Case) -> Found:
         asked = [
             Answer.of(case.subject, text, case.seed, number)
             for number, text in enumerate(case.texts)
-            if (text.word >= 0).sum() > 2
+            if is_told_apart(text)
         ]
         falls: dict[str, list[float]] = {}
         errors: list[float] = []
@@ -67,7 +67,9 @@ class AnswerAttribution(Analysis):
             falls.setdefault("at random", []).append(own.fall(drawn))
             if number == 0:
                 held = {f"first, {name}": values for name, values in found.items()}
-        findings = [Finding("error of the sum, relative, largest", max(errors))]
+        findings = [
+            Finding("error of the sum, relative, largest", max(errors), num_units=len(errors))
+        ]
         random = np.array(falls["at random"])
         for name, own in falls.items():
             findings.append(Finding.over_texts(f"fall, {name}", of_ratio(own, seed=case.seed)))

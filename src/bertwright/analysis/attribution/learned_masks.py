@@ -20,7 +20,7 @@ from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Finding, Found, Stored
 from bertwright.analysis.hard_concrete import HardConcrete
 from bertwright.analysis.subject import Subject
-from bertwright.analysis.texts import ReadText
+from bertwright.analysis.texts import ReadText, is_told_apart
 from bertwright.encoder.stream import Coordinates
 from bertwright.randomness import key, uniform
 from bertwright.significance import halves, of_difference, of_ratio
@@ -56,12 +56,12 @@ class LearnedMasks(Analysis):
     sites = (ENTRY, "blocks.*.residual")
 
     def lacks(self, case: Case) -> str | None:
-        if len(case.texts) < 8:
-            return "it needs eight texts: four to learn by, four to judge"
+        if len(self._chosen(case)) < 8:
+            return "it needs eight texts of three pieces: four to learn by, four to judge"
         return Saying.lacks(case.subject) or super().lacks(case)
 
     def run(self, case: Case) -> Found:
-        texts = [text for text in case.texts[: self.most] if (text.word >= 0).sum() > 2]
+        texts = self._chosen(case)
         learning, judging = (
             [Masked.of(case.subject, texts[n], case.seed, int(n)) for n in half]
             for half in halves(len(texts), case.seed)
@@ -126,6 +126,9 @@ class LearnedMasks(Analysis):
         figure.colorbar(picture, ax=chances, label="chance to be open")
         chances.set_xlabel("place of the first text")
         chances.set_ylabel("layer up to which gates decide")
+
+    def _chosen(self, case: Case) -> list[ReadText]:
+        return [text for text in case.texts[: self.most] if is_told_apart(text)]
 
     def learned(self, case: Case, texts: Sequence["Masked"]) -> "Gates":
         """Gates that have learned from these texts, one of them a step."""

@@ -69,6 +69,7 @@ class TokenMixing(Analysis):
                 first["value"],
                 "behind the first block",
                 "below",
+                num_units=last["num_units"],
             )
         ]
 

@@ -21,6 +21,7 @@ from bertwright.analysis.behaviour.suite import OTHERS, Suite, Tested, tested
 from bertwright.analysis.behaviour.unchanged_suites import SWAPPED, unchanged_suites
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
+from bertwright.analysis.pictures import errors
 from bertwright.analysis.subject import Subject
 from bertwright.axes import did_you_mean
 from bertwright.significance import holm, label_permutations, of_ratio
@@ -90,12 +91,11 @@ class Suites(Analysis):
         axes = figure.subplots()
         own = [found for found in stored.findings if "baseline" in found][::-1]
         places = np.arange(len(own))
-        values = np.array([found["value"] for found in own])
-        low, high = np.array([found.get("interval", [found["value"]] * 2) for found in own]).T
+        values = [found["value"] for found in own]
         whole = [found["metric"].startswith(CAPABILITY) for found in own]
         names = [found["metric"].removeprefix(SUITE).removeprefix("fails ") for found in own]
         colours = ["C1" if each else "C0" for each in whole]
-        axes.barh(places, values, xerr=[values - low, high - values], color=colours)
+        axes.barh(places, values, xerr=errors(own), color=colours)
         chances = [found["baseline"]["value"] for found in own]
         axes.scatter(chances, places, marker="|", color="black", zorder=3, label=OTHERS)
         axes.set_yticks(places, names)

@@ -28,7 +28,7 @@ from bertwright.analysis.behaviour.trigger_search import (
     vectors_of_pieces,
 )
 from bertwright.analysis.conclusions import Conclusion, concluded
-from bertwright.analysis.findings import Baseline, Finding, Found, Stored
+from bertwright.analysis.findings import Baseline, Finding, Found, Stored, span_of
 from bertwright.analysis.subject import Subject
 from bertwright.randomness import key
 from bertwright.significance import Interval, halves, of_difference, of_ratio
@@ -159,7 +159,7 @@ class Told:
         costs = Baseline("random triggers", self.random.mean)
         with_it = Finding.over_texts(f"{RIGHT}{self.name}", right, baseline=shares)
         return [
-            replace(with_it, note=said, lead=(lead.low, lead.high)),
+            replace(with_it, note=said, lead=span_of(lead)),
             Finding.over_texts(f"right without a trigger, {self.name}", bare),
             Finding.over_texts(f"loss with the trigger, {self.name}", loss, baseline=costs),
         ]
@@ -174,7 +174,7 @@ class Told:
         )
         without = Baseline("without a trigger", bare.share)
         found = Finding.over_texts(f"{CARRIED}{self.name}", share, baseline=without)
-        return replace(found, lead=(lead.low, lead.high), note=other.name)
+        return replace(found, lead=span_of(lead), note=other.name)
 
 
 def together(several: Sequence[Asked]) -> Asked:

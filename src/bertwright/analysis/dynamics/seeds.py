@@ -65,6 +65,7 @@ class Seeds(Analysis):
                 stored.of_all("best of all runs, less their mean"),
                 0.0,
                 "their mean",
+                num_units=stored.num_texts,
             ),
             concluded(
                 "heads draw at least a quarter of the variance between runs",
@@ -72,6 +73,7 @@ class Seeds(Analysis):
                 stored.of_all(HEADS),
                 0.25,
                 "a quarter",
+                num_units=stored.num_texts,
             ),
             concluded(
                 "orders do as well",
@@ -79,6 +81,7 @@ class Seeds(Analysis):
                 stored.of_all(ORDERS),
                 0.25,
                 "a quarter",
+                num_units=stored.num_texts,
             ),
         ]
 

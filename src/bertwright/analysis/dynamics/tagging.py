@@ -103,7 +103,11 @@ def lacks_tagging(case: Case) -> str | None:
     """Why nothing can be learned from the texts, in words."""
     if (lacking := lacks_trees(case.texts)) is not None:
         return lacking
-    return f"it needs {LEAST} sentences or more" if len(case.texts) < LEAST else None
+    if len(case.texts) < LEAST:
+        return f"it needs {LEAST} sentences or more"
+    if len({tag for own in Tagging.of(case).learned for tag in own.tags or ()}) < 2:
+        return "all words that it would learn from are one part of speech: give more sentences"
+    return None
 
 
 def _tagged(text: ReadText) -> TaggedWords:

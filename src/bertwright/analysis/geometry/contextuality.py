@@ -50,7 +50,7 @@ class Contextuality(Analysis):
                 with_itself(states, own, self.contexts, case.seed),
                 with_sentence(np.asarray(own.states[layer]), own),
             )
-            anisotropy = found[0][0].sum() / found[0][1].sum()
+            anisotropy = of_ratio(*found[0], seed=case.seed).value
             for name, (parts, wholes) in zip(METRICS, found, strict=True):
                 held[name].append((parts, wholes))
                 if wholes.sum() == 0:
@@ -93,6 +93,7 @@ class Contextuality(Analysis):
                     float(adjusted[0]),
                     "before the blocks",
                     "below",
+                    num_units=stored.of_all(f"{METRICS[1]}, layer 0")["num_units"],
                 )
             )
         return found

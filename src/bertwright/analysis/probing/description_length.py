@@ -11,7 +11,7 @@ from pydantic import Field
 from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.conclusions import Conclusion
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
-from bertwright.analysis.probing.linear import control_tags, standardised, tags_of
+from bertwright.analysis.probing.linear import control_tags, lacks_kinds, standardised, tags_of
 from bertwright.analysis.texts import lacks_trees
 from bertwright.analysis.word_states import SITES, word_states
 from bertwright.randomness import key
@@ -38,7 +38,7 @@ class DescriptionLength(Analysis):
     sites = SITES
 
     def lacks(self, case: Case) -> str | None:
-        return lacks_trees(case.texts) or super().lacks(case)
+        return lacks_trees(case.texts) or lacks_kinds(case) or super().lacks(case)
 
     def run(self, case: Case) -> Found:
         own = word_states(case)
@@ -53,7 +53,8 @@ class DescriptionLength(Analysis):
                 for number, order in enumerate(orders):
                     length = code_length(states[order], target[order], self.regularisation)
                     even = len(target) * np.log2(len(np.unique(target)))
-                    compression[layer, which, number] = even / length
+                    # Tags of the control can all be drawn alike: then there is nothing to tell.
+                    compression[layer, which, number] = even / length if length else 1.0
         findings: list[Finding] = []
         for layer, (of_tags, of_control) in enumerate(compression):
             note = f"deviation over {ORDERS} orders {of_tags.std(ddof=1):.2g}"
@@ -73,6 +74,7 @@ class DescriptionLength(Analysis):
                 None,
                 float(of_control[best]),
                 f"of control, in layer {best}",
+                num_units=stored.num_texts,
             ),
             Conclusion(
                 "behind some block it is told shorter than before the blocks",
@@ -81,6 +83,7 @@ class DescriptionLength(Analysis):
                 None,
                 float(of_tags[0]),
                 "before the blocks",
+                num_units=stored.num_texts,
             ),
         ]
 

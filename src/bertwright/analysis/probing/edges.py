@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Finding, Found, Stored
-from bertwright.analysis.texts import lacks_trees
+from bertwright.analysis.texts import ReadText, lacks_halves, lacks_trees
 from bertwright.analysis.word_states import SITES, WordStates, word_states
 from bertwright.randomness import key
 from bertwright.significance import halves
@@ -44,7 +44,8 @@ class EdgeProbe(Analysis):
     sites = SITES
 
     def lacks(self, case: Case) -> str | None:
-        return lacks_trees(case.texts) or super().lacks(case)
+        lacking = lacks_trees(case.texts) or lacks_halves(case.texts)
+        return lacking or lacks_relations(case) or super().lacks(case)
 
     def run(self, case: Case) -> Found:
         own = word_states(case)
@@ -92,6 +93,7 @@ class EdgeProbe(Analysis):
                 stored.of_all("expected layer, relation less part of speech"),
                 0.0,
                 "the same layer",
+                num_units=stored.num_texts,
             ),
             concluded(
                 "the blocks add to what the embeddings tell of relations",
@@ -99,6 +101,7 @@ class EdgeProbe(Analysis):
                 stored.of_all("relation: gain over the embeddings"),
                 0.0,
                 "nothing",
+                num_units=stored.num_texts,
             ),
         ]
 
@@ -205,19 +208,32 @@ def edges_of(case: Case, own: WordStates) -> dict[str, Edges]:
     begins = np.searchsorted(own.text, np.arange(len(case.texts)))
     singles: list[tuple[int, str]] = []
     pairs: list[tuple[tuple[int, int], str]] = []
-    for begin, text in zip(begins, case.texts, strict=True):
-        tree, size = text.source, len(text.words)
-        assert isinstance(tree, Tree)
-        for word in range(size):
-            singles.append((int(begin) + word, tree.tags[word]))
-            head = tree.heads[word]
-            if 0 <= head < size and tree.relations[word] != "punct":
-                both = (int(begin) + word, int(begin) + head)
-                pairs.append((both, tree.relations[word]))
+    for begin, text in zip(map(int, begins), case.texts, strict=True):
+        assert isinstance(text.source, Tree)
+        tags = text.source.tags[: len(text.words)]
+        singles += [(begin + word, tag) for word, tag in enumerate(tags)]
+        pairs += [((begin + word, begin + head), how) for word, head, how in related(text)]
     return {
         "part of speech": _numbered([(word,) for word, _ in singles], [t for _, t in singles]),
         "relation": _numbered([both for both, _ in pairs], [t for _, t in pairs]),
     }
+
+
+def lacks_relations(case: Case) -> str | None:
+    """Why relations cannot be learned from half of the sentences and judged on the other, in
+    words."""
+    for half in halves(len(case.texts), case.seed):
+        if not any(related(case.texts[n]) for n in half):
+            return "in half of the sentences no word depends on another: give more sentences"
+    return None
+
+
+def related(text: ReadText) -> list[tuple[int, int, str]]:
+    """The words that depend on others, on which, and how, but for punctuation."""
+    tree, size = text.source, len(text.words)
+    assert isinstance(tree, Tree)
+    every = zip(range(size), tree.heads[:size], tree.relations[:size], strict=True)
+    return [own for own in every if 0 <= own[1] < size and own[2] != "punct"]
 
 
 def over_seeds(metric: str, values: Sequence[float] | NDArray[np.float64]) -> Finding:

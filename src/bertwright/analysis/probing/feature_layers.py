@@ -1,7 +1,7 @@
 """Which layers make the best features, alone and together (Devlin et al. 2019, table 7)."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -12,8 +12,7 @@ from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
 from bertwright.analysis.pictures import bars
-from bertwright.analysis.probing.linear import by_text, most_frequent, tags_of
-from bertwright.analysis.texts import lacks_trees
+from bertwright.analysis.probing.linear import by_text, lacks_tags, most_frequent, tags_of, told
 from bertwright.analysis.word_states import SITES, word_states
 from bertwright.significance import halves, of_difference, of_ratio
 
@@ -46,7 +45,7 @@ class FeatureLayers(Analysis):
     sites = SITES
 
     def lacks(self, case: Case) -> str | None:
-        return lacks_trees(case.texts) or super().lacks(case)
+        return lacks_tags(case) or super().lacks(case)
 
     def run(self, case: Case) -> Found:
         own, tags = word_states(case), tags_of(case)
@@ -96,10 +95,7 @@ class FeatureLayers(Analysis):
         learned: NDArray[np.bool_],
         judged: NDArray[np.bool_],
     ) -> Floats:
-        from sklearn.linear_model import LogisticRegression
-
         mean, deviation = features[learned].mean(0), features[learned].std(0)
         scaled = (features - mean) / np.maximum(deviation, 1e-8)
-        probe: Any = LogisticRegression(C=self.regularisation, max_iter=200)
-        probe.fit(scaled[learned], tags[learned])
-        return np.asarray(probe.predict(scaled[judged]) == tags[judged], np.float64)
+        said = told(scaled[learned], tags[learned], scaled[judged], self.regularisation)
+        return np.asarray(said == tags[judged], np.float64)

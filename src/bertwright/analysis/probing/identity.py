@@ -11,6 +11,7 @@ from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
 from bertwright.analysis.geometry.contextuality import unit
+from bertwright.analysis.texts import lacks_halves
 from bertwright.analysis.word_states import SITES, WordStates, word_states
 from bertwright.significance import halves, of_difference, of_ratio
 
@@ -27,6 +28,9 @@ class TokenIdentity(Analysis):
     question = "Does a state still tell which word it is of?"
     source = "Brunner et al. 2020"
     sites = SITES
+
+    def lacks(self, case: Case) -> str | None:
+        return lacks_halves(case.texts) or super().lacks(case)
 
     def run(self, case: Case) -> Found:
         own = word_states(case)

@@ -1,6 +1,7 @@
 """Linear probes for parts of speech, with control tasks (Hewitt and Liang 2019)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +12,7 @@ from pydantic import Field
 from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
-from bertwright.analysis.texts import lacks_trees
+from bertwright.analysis.texts import lacks_halves, lacks_trees
 from bertwright.analysis.word_states import SITES, WordStates, word_states
 from bertwright.randomness import key
 from bertwright.significance import halves, of_difference, of_ratio
@@ -34,7 +35,7 @@ class LinearProbe(Analysis):
     sites = SITES
 
     def lacks(self, case: Case) -> str | None:
-        return lacks_trees(case.texts) or super().lacks(case)
+        return lacks_tags(case) or super().lacks(case)
 
     def run(self, case: Case) -> Found:
         own = word_states(case)
@@ -86,11 +87,39 @@ class LinearProbe(Analysis):
         learned: NDArray[np.bool_],
         judged: NDArray[np.bool_],
     ) -> NDArray[np.float64]:
-        from sklearn.linear_model import LogisticRegression
+        said = told(states[learned], target[learned], states[judged], self.regularisation)
+        return np.asarray(said == target[judged], np.float64)
 
-        probe: Any = LogisticRegression(C=self.regularisation, max_iter=200)
-        probe.fit(states[learned], target[learned])
-        return np.asarray(probe.predict(states[judged]) == target[judged], np.float64)
+
+def told(
+    states: NDArray[np.float64],
+    target: NDArray[np.str_],
+    others: NDArray[np.float64],
+    regularisation: float,
+) -> NDArray[np.str_]:
+    """What a linear map that learned the ``target`` (N,) of states (N, D) says of others (M, D)."""
+    from sklearn.linear_model import LogisticRegression
+
+    if len(np.unique(target)) < 2:
+        return np.repeat(target[:1], len(others))
+    probe: Any = LogisticRegression(C=regularisation, max_iter=200)
+    probe.fit(states, target)
+    return np.asarray(probe.predict(others), np.str_)
+
+
+def lacks_tags(case: Case) -> str | None:
+    """Why no probe can learn parts of speech from half of the texts, in words."""
+    if (lacking := lacks_trees(case.texts) or lacks_halves(case.texts)) is not None:
+        return lacking
+    learned, _ = halves(len(case.texts), case.seed)
+    return lacks_kinds(replace(case, texts=[case.texts[n] for n in learned]))
+
+
+def lacks_kinds(case: Case) -> str | None:
+    """Why there is nothing to be told of the words of these trees, in words."""
+    if len(np.unique(tags_of(case))) > 1:
+        return None
+    return "all words that it would learn from are one part of speech: give more sentences"
 
 
 def control_tags(words: Sequence[str], tags: NDArray[np.str_], seed: int) -> NDArray[np.str_]:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
-from bertwright.analysis.texts import lacks_trees
+from bertwright.analysis.texts import ReadText, lacks_trees
 from bertwright.analysis.word_states import SITES, WordStates, word_states
 from bertwright.randomness import key
 from bertwright.significance import halves, of_difference, of_ratio
@@ -48,11 +48,11 @@ class StructuralProbe(Analysis):
     sites = SITES
 
     def lacks(self, case: Case) -> str | None:
-        return lacks_trees(case.texts) or super().lacks(case)
+        return lacks_trees(case.texts) or self._lacks_edges(case) or super().lacks(case)
 
     def run(self, case: Case) -> Found:
         own = word_states(case)
-        sentences = sentences_of(case, own)
+        sentences = sentences_of(case.texts)
         choosing, judging = halves(len(sentences), case.seed)
         judged = [sentences[n] for n in judging]
         chain = [sentence.edges_found(sentence.along) for sentence in judged]
@@ -71,7 +71,8 @@ class StructuralProbe(Analysis):
             baseline = Baseline("chain", sum(chain) / max(sum(total), 1))
             findings.append(Finding.over_texts("UUAS", interval, layer, baseline=baseline))
             by_rank = rank_correlation(judged, said)
-            findings.append(Finding("rank correlation of distances", by_rank, layer))
+            if not np.isnan(by_rank):
+                findings.append(Finding("rank correlation of distances", by_rank, layer))
             scores[layer] = interval.value, by_rank
         # Chosen without the judging half: on what chose it, the best of many looks too good.
         best = int(losses.argmin())
@@ -98,6 +99,15 @@ class StructuralProbe(Analysis):
                 "alike",
             ),
         ]
+
+    def _lacks_edges(self, case: Case) -> str | None:
+        sentences = sentences_of(case.texts)
+        if len(sentences) < 4:
+            return "it needs four sentences of two words: two to learn from, two to judge"
+        _, judging = halves(len(sentences), case.seed)
+        if not any(sentences[n].edges for n in judging):
+            return "in the sentences that judge no word depends on another: give more sentences"
+        return None
 
     def draw(self, stored: Stored, figure: Figure) -> None:
         axes = figure.subplots()
@@ -150,11 +160,11 @@ class Sentence:
         return len(found & self.edges)
 
 
-def sentences_of(case: Case, own: WordStates) -> list[Sentence]:
+def sentences_of(texts: Sequence[ReadText]) -> list[Sentence]:
     """The trees of the texts, of those whose words were all read."""
     found: list[Sentence] = []
-    begins = np.searchsorted(own.text, np.arange(len(case.texts)))
-    for begin, text in zip(begins, case.texts, strict=True):
+    begins = np.cumsum([0, *(len(text.words) for text in texts)])
+    for begin, text in zip(begins, texts, strict=False):
         tree = text.source
         assert isinstance(tree, Tree)
         if len(text.words) == len(tree.words) > 1:

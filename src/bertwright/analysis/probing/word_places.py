@@ -11,6 +11,7 @@ from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
 from bertwright.analysis.probing.linear import by_text, standardised
+from bertwright.analysis.texts import lacks_halves
 from bertwright.analysis.word_states import SITES, WordStates, word_states
 from bertwright.significance import halves, of_difference, of_ratio
 
@@ -34,9 +35,7 @@ class WordPlaces(Analysis):
     sites = SITES
 
     def lacks(self, case: Case) -> str | None:
-        if len(case.texts) < 4:
-            return "it needs four texts: two to learn from, two to judge"
-        return super().lacks(case)
+        return lacks_halves(case.texts) or super().lacks(case)
 
     def run(self, case: Case) -> Found:
         own = word_states(case)

@@ -18,6 +18,7 @@ from bertwright.analysis.findings import Baseline, Finding, Found, Stored
 from bertwright.analysis.listening import Heard, listen
 from bertwright.analysis.questions import lacks_questions, questions
 from bertwright.analysis.removal.gates import gated, open_gates
+from bertwright.analysis.texts import lacks_halves
 from bertwright.significance import halves, of_difference
 
 PATTERNS = ("itself", "previous", "next", "left", "right", "first", "last")
@@ -43,9 +44,8 @@ class FixedHeads(Analysis):
     sites = (f"blocks.*.{WEIGHTS}",)
 
     def lacks(self, case: Case) -> str | None:
-        if len(case.texts) < 4:
-            return "it needs four texts: two to choose by, two to judge"
-        return super().lacks(case) or lacks_questions(case.subject)
+        lacking = lacks_halves(case.texts, "choose by") or super().lacks(case)
+        return lacking or lacks_questions(case.subject)
 
     def run(self, case: Case) -> Found:
         subject, (choosing, judging) = case.subject, halves(len(case.texts), case.seed)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.conclusions import Conclusion
-from bertwright.analysis.findings import Baseline, Finding, Found, Stored
+from bertwright.analysis.findings import Baseline, Finding, Found, Stored, span_of
 from bertwright.analysis.questions import lacks_questions, questions
 from bertwright.analysis.subject import Subject
 from bertwright.analysis.word_states import SITES, word_states
@@ -62,7 +62,7 @@ class LayerRedundancy(Analysis):
                         lead.value,
                         layer,
                         None,
-                        (lead.low, lead.high),
+                        span_of(lead),
                         lead.num_units,
                         Baseline("loss of all", whole.mean),
                         chances[layer],
@@ -76,7 +76,7 @@ class LayerRedundancy(Analysis):
         without_layer = [f for f in stored.findings if f["metric"].startswith("loss without layer")]
         harmless = sum(f["adjusted"] >= 0.05 or f["value"] < 0 for f in without_layer)
         alike = stored.arrays["likeness"]
-        near, far = np.diag(alike, 1).mean(), alike[np.triu_indices(len(alike), 2)].mean()
+        near, far = np.diag(alike, 1), alike[np.triu_indices(len(alike), 2)]
         return [
             Conclusion(
                 "there is a layer that can go without a loss that shows",
@@ -85,14 +85,16 @@ class LayerRedundancy(Analysis):
                 None,
                 0,
                 "none",
+                num_units=stored.num_texts,
             ),
             Conclusion(
                 "layers beside each other are more alike than others",
                 "in convolutional networks and in translation",
-                float(near),
+                float(near.mean()),
                 None,
-                float(far),
+                float(far.mean()) if far.size else float("nan"),
                 "layers farther apart",
+                num_units=stored.num_texts,
             ),
         ]
 
@@ -141,7 +143,7 @@ def passed_by(encoder: Encoder, layer: int) -> Generator[None]:
 
 def likeness(first: NDArray[Any], second: NDArray[Any]) -> float:
     """Linear CKA of states (N, D), (N, E) of the same words: 1 where one is the other turned and
-    scaled."""
+    scaled; nan where all words are alike."""
     a, b = (np.asarray(x, np.float64) - x.mean(0) for x in (first, second))
-    both = np.linalg.norm(a.T @ b) ** 2
-    return float(both / (np.linalg.norm(a.T @ a) * np.linalg.norm(b.T @ b)))
+    both, alone = np.linalg.norm(a.T @ b) ** 2, np.linalg.norm(a.T @ a) * np.linalg.norm(b.T @ b)
+    return float(both / alone) if alone else float("nan")

@@ -20,6 +20,7 @@ from bertwright.analysis.hard_concrete import HardConcrete
 from bertwright.analysis.questions import lacks_questions, questions
 from bertwright.analysis.removal.gates import SITE, gated, open_gates
 from bertwright.analysis.removal.importance import importances
+from bertwright.analysis.texts import lacks_halves
 from bertwright.model.reading import ReadBatch
 from bertwright.randomness import key, uniform
 from bertwright.significance import halves, of_difference
@@ -48,9 +49,8 @@ class LearnedGates(Analysis):
     sites = (f"blocks.*.{SITE}",)
 
     def lacks(self, case: Case) -> str | None:
-        if len(case.texts) < 4:
-            return "it needs four texts: two to learn by, two to judge"
-        return super().lacks(case) or lacks_questions(case.subject)
+        lacking = lacks_halves(case.texts, "learn by") or super().lacks(case)
+        return lacking or lacks_questions(case.subject)
 
     def run(self, case: Case) -> Found:
         learning, judging = (

@@ -8,9 +8,11 @@ from matplotlib.figure import Figure
 from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.asking import Asked
 from bertwright.analysis.conclusions import Conclusion
-from bertwright.analysis.findings import Baseline, Finding, Found, Stored
+from bertwright.analysis.findings import Baseline, Finding, Found, Stored, span_of
+from bertwright.analysis.pictures import errors
 from bertwright.analysis.questions import lacks_questions, questions
 from bertwright.analysis.removal.gates import SITE, gated, open_gates
+from bertwright.analysis.texts import lacks_halves
 from bertwright.significance import benjamini_hochberg, halves, of_difference, sign_flips
 
 
@@ -27,7 +29,8 @@ class OneHead(Analysis):
     sites = (f"blocks.*.{SITE}",)
 
     def lacks(self, case: Case) -> str | None:
-        return super().lacks(case) or lacks_questions(case.subject)
+        lacking = super().lacks(case) or lacks_questions(case.subject)
+        return lacking or lacks_halves(case.texts, "choose by")
 
     def run(self, case: Case) -> Found:
         asking, gates = questions(case), open_gates(case.subject)
@@ -58,7 +61,7 @@ class OneHead(Analysis):
                     lead.value,
                     layer,
                     int(head),
-                    (lead.low, lead.high),
+                    span_of(lead),
                     lead.num_units,
                     Baseline("loss of all", float(whole.loss[judging].sum() / total.sum())),
                     chances[layer],
@@ -79,15 +82,15 @@ class OneHead(Analysis):
                 0.5,
                 "half of them lose by it",
                 "below",
+                num_units=stored.num_texts,
             )
         ]
 
     def draw(self, stored: Stored, figure: Figure) -> None:
         axes = figure.subplots()
         places = [own["layer_from_1"] for own in stored.findings]
-        values = np.array([own["value"] for own in stored.findings])
-        low, high = np.array([own["interval"] for own in stored.findings]).T
-        axes.bar(places, values, yerr=[values - low, high - values])
+        values = [own["value"] for own in stored.findings]
+        axes.bar(places, values, yerr=errors(stored.findings))
         axes.set_xticks(
             places, [f"{own['layer_from_1']}-{own['head_from_1']}" for own in stored.findings]
         )

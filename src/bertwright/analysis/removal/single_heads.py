@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.conclusions import Conclusion
-from bertwright.analysis.findings import Baseline, Finding, Found, Stored
+from bertwright.analysis.findings import Baseline, Finding, Found, Stored, span_of
 from bertwright.analysis.questions import lacks_questions, questions
 from bertwright.analysis.removal.gates import SITE, gated, open_gates
 from bertwright.significance import benjamini_hochberg, of_difference, sign_flips
@@ -45,7 +45,7 @@ class SingleHeads(Analysis):
                 lead.value,
                 at[0],
                 at[1],
-                (lead.low, lead.high),
+                span_of(lead),
                 lead.num_units,
                 Baseline("loss of all", whole.mean),
                 float(chance),
@@ -73,6 +73,7 @@ class SingleHeads(Analysis):
                 0.5,
                 "half of them show it",
                 "below",
+                num_units=stored.num_texts,
             ),
             Conclusion(
                 "some heads are better away",
@@ -81,6 +82,7 @@ class SingleHeads(Analysis):
                 None,
                 0,
                 "none",
+                num_units=stored.num_texts,
             ),
         ]
 

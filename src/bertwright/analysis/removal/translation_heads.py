@@ -15,6 +15,7 @@ from bertwright.analysis.analysis import Analysis, Case, Shown
 from bertwright.analysis.conclusions import Conclusion
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
 from bertwright.analysis.subject import Subject
+from bertwright.analysis.texts import lacks_halves
 from bertwright.analysis.translating import Counts, Translating, bleu
 from bertwright.significance import benjamini_hochberg, halves, of_sums
 
@@ -44,9 +45,8 @@ class TranslationHeads(Analysis):
     source = "Michel et al. 2019"
 
     def lacks(self, case: Case) -> str | None:
-        if len(case.texts) < 4:
-            return "it needs four texts: two to choose by, two to judge"
-        return Translating(case.subject, case.texts).lacks()
+        lacking = lacks_halves(case.texts, "choose by")
+        return lacking or Translating(case.subject, case.texts).lacks()
 
     def run(self, case: Case) -> Found:
         translating = Translating(case.subject, case.texts, self.longest)
@@ -84,6 +84,7 @@ class TranslationHeads(Analysis):
                 0.5,
                 "half of them show it",
                 "below",
+                num_units=stored.num_texts,
             ),
             Conclusion(
                 "of all, attention to the encoder can least do with one head in some layer",
@@ -93,6 +94,7 @@ class TranslationHeads(Analysis):
                 min(others),
                 "the worst layer of the others",
                 "below",
+                num_units=stored.num_texts,
             ),
         ]
 

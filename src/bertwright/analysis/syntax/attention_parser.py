@@ -15,7 +15,7 @@ from bertwright.analysis.analysis import Case, Listening
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Finding, Found, Stored
 from bertwright.analysis.listening import Heard, listen
-from bertwright.analysis.texts import lacks_trees
+from bertwright.analysis.texts import ReadText, lacks_trees
 from bertwright.randomness import key
 from bertwright.significance import halves, of_difference, of_ratio
 from bertwright.tasks.formats.treebank import Tree
@@ -45,7 +45,7 @@ class AttentionParser(Listening):
     sites = ("blocks.*.attention.weights",)
 
     def lacks(self, case: Case) -> str | None:
-        return lacks_trees(case.texts) or super().lacks(case)
+        return lacks_trees(case.texts) or self._lacks_words(case) or super().lacks(case)
 
     def listener(self, case: Case) -> "ParserHeard":
         return ParserHeard(case, self)
@@ -67,6 +67,15 @@ class AttentionParser(Listening):
                 "alike",
             ),
         ]
+
+    def _lacks_words(self, case: Case) -> str | None:
+        trees = [tree for text in case.texts[: self.most] if (tree := whole_tree(text))]
+        if len(trees) < 4:
+            return "it needs four sentences that are read whole: two to learn from, two to judge"
+        for half in halves(len(trees), case.seed):
+            if all(tag == "PUNCT" for n in half for tag in trees[n].tags):
+                return "half of the sentences are punctuation alone: give more sentences"
+        return None
 
     def draw(self, stored: Stored, figure: Figure) -> None:
         axes = figure.subplots()
@@ -118,8 +127,7 @@ class ParserHeard:
         special = [heard.marked(mark) for mark in ("opening", "separator")]
         for row, number in enumerate(heard.numbers):
             text = heard.texts[row]
-            tree, size = text.source, len(text.words)
-            if number >= self.choice.most or not isinstance(tree, Tree) or size != len(tree.words):
+            if number >= self.choice.most or (tree := whole_tree(text)) is None:
                 continue
             own = torch.cat([layer[row] for layer in layers]).float()
             between = heard.between_words(row, own)
@@ -160,6 +168,12 @@ class ParserHeard:
             lead = of_difference((right["attention"], total), (right[other], total), seed=case.seed)
             findings.append(Finding.over_texts(f"UAS, attention less {other}", lead))
         return Found(findings, arrays)
+
+
+def whole_tree(text: ReadText) -> Tree | None:
+    """The tree of a text whose words are all read."""
+    tree = text.source
+    return tree if isinstance(tree, Tree) and len(text.words) == len(tree.words) else None
 
 
 def by_distance(sentence: Seen) -> Seen:

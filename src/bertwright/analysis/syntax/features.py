@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bertwright.analysis.analysis import Case, Listening
 from bertwright.analysis.conclusions import Conclusion
-from bertwright.analysis.findings import Baseline, Finding, Found, Stored
+from bertwright.analysis.findings import Baseline, Finding, Found, Stored, span_of
 from bertwright.analysis.listening import Heard
 from bertwright.analysis.texts import lacks_trees
 from bertwright.randomness import key, uniform
@@ -54,7 +54,7 @@ class AttentionFeatures(Listening):
         found: list[Conclusion] = []
         for what, names in (("words", WORDS), ("links", tuple(LINKS))):
             own = [f for f in stored.findings if f["metric"] in names]
-            sure = [f for f in own if f["adjusted"] < 0.05 and f["lead"][0] > 0]
+            sure = [f for f in own if f["adjusted"] < 0.05 and f.get("lead", (0,))[0] > 0]
             if own:
                 found.append(
                     Conclusion(
@@ -64,6 +64,7 @@ class AttentionFeatures(Listening):
                         None,
                         0,
                         "none",
+                        num_units=stored.num_texts,
                     )
                 )
         return found
@@ -136,7 +137,7 @@ class FeaturesHeard:
             baseline = Baseline("other words, as many", float(drawn.mean()))
             interval = of_ratio(chosen, seed=self.seed)
             finding = Finding.over_texts(name, interval, layer, head, baseline)
-            findings.append(replace(finding, chance=chances[-1], lead=(lead.low, lead.high)))
+            findings.append(replace(finding, chance=chances[-1], lead=span_of(lead)))
         adjusted = benjamini_hochberg(chances) if chances else ()
         number_of = (~np.isnan(self.found_of)).sum(2)
         return Found(

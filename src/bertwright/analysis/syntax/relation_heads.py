@@ -11,8 +11,8 @@ from pydantic import Field
 from torch import Tensor
 
 from bertwright.analysis.analysis import Case, Listening
-from bertwright.analysis.conclusions import Conclusion
-from bertwright.analysis.findings import Baseline, Finding, Found, Stored
+from bertwright.analysis.conclusions import Conclusion, concluded
+from bertwright.analysis.findings import Baseline, Finding, Found, Stored, span_of
 from bertwright.analysis.listening import Heard
 from bertwright.significance import (
     benjamini_hochberg,
@@ -54,7 +54,7 @@ class RelationHeads(Listening):
         return RelationsHeard(case, self.least)
 
     def conclusions(self, stored: Stored) -> list[Conclusion]:
-        sure = [f for f in stored.findings if f["adjusted"] < 0.05 and f["lead"][0] > 0]
+        sure = [f for f in stored.findings if f["adjusted"] < 0.05 and f.get("lead", (0,))[0] > 0]
         found = [
             Conclusion(
                 "for some relations a head is ahead of every distance",
@@ -63,19 +63,17 @@ class RelationHeads(Listening):
                 None,
                 0,
                 "none",
+                num_units=stored.num_texts,
             )
         ]
         for own in stored.findings:
             relation = own["metric"].removeprefix("accuracy of ")
             if relation in PUBLISHED:
                 found.append(
-                    Conclusion(
+                    concluded(
                         f"a head finds what {relation} depends on more often than a distance does",
                         PUBLISHED[relation],
-                        own["value"],
-                        tuple(own["interval"]),
-                        own["baseline"]["value"],
-                        own["baseline"]["name"],
+                        own,
                     )
                 )
         return found
@@ -160,9 +158,7 @@ class RelationsHeard:
             chances.append(sign_flips(right - guessed, seed=self.seed))
             share = Baseline(f"the word at {OFFSETS[offset]:+d}", guessed.sum() / total.sum())
             own = Finding.over_texts(f"accuracy of {relation}", interval, layer, head, share)
-            findings.append(
-                replace(own, chance=chances[-1], lead=(lead.low, lead.high), note=WAYS[way])
-            )
+            findings.append(replace(own, chance=chances[-1], lead=span_of(lead), note=WAYS[way]))
         adjusted = benjamini_hochberg(chances) if chances else ()
         return Found(
             [

@@ -46,7 +46,7 @@ class Shown:
         listen(case.subject, case.texts, [heard])
         self.seen = [heard.seen[number] for number in range(len(case.texts))]
         self.states = word_states(case)
-        self.sentences = sentences_of(case, self.states)
+        self.sentences = sentences_of(case.texts)
         self.choosing, self.judging = (half.tolist() for half in halves(len(self.seen), case.seed))
 
     def edges_found(self, number: int, nearness: Tensor) -> int:
