@@ -143,6 +143,20 @@ def test_pairs_are_learned_apart(pretrained) -> None:
     assert found.best.score == 1
 
 
+@pytest.mark.parametrize("read", ["first", "last", "mean", "last-max-mean", "apart"])
+def test_what_was_scored_by_kept_states_is_what_the_model_says(pretrained, read: str) -> None:
+    model = pretrained("bert")
+    model.precision = "float32"
+    found = finetune(
+        model, OWN, train=some_pairs(), dev=some_pairs(), adaptation="frozen", epochs=2, rate=1e-2,
+        calibrate=False, precision="float32", head={"kind": "dense", "read": read},
+    )  # fmt: skip
+    scored = [p.probabilities for p in found.best.predictions[0]]
+    found.model.precision = "float32"
+    for one, other in zip(scored, found.model.predict(some_pairs()), strict=True):
+        assert one == pytest.approx(other.probabilities, abs=1e-5)
+
+
 @pytest.mark.parametrize(
     ("head", "examples", "message"),
     [

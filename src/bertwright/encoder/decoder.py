@@ -72,7 +72,7 @@ def _unfit(encoder: EncoderChoice, mixer: Mixer) -> str | None:
     if not isinstance(mixer, AttentionChoice) or mixer.gate is not None or mixer.asks_wide:
         return (
             "it needs plain attention: set encoder.mixer.kind to attention, its gate to null, "
-            "global_projections to false"
+            "global_projections to false, or give it a mixer of its own, decoder.mixer.kind"
         )
     if encoder.residual.is_reversible:
         return "a decoder is not reversed: choose another encoder.residual"

@@ -7,11 +7,13 @@ import torch
 from torch import Tensor
 
 from bertwright.axes import Precision
+from bertwright.model.folder import filled
 from bertwright.model.reading import read_batches
 from bertwright.model.text_model import TextModel
+from bertwright.recipes import Recipe
 from bertwright.tasks.answers import Floats, Prediction
 from bertwright.tasks.encoding import TaskRow, documents_of
-from bertwright.tasks.fine_tuned import FineTuned, flat_places
+from bertwright.tasks.fine_tuned import BARE, FineTuned, flat_places
 from bertwright.tasks.parts import Part
 from bertwright.tasks.standard import Standard
 from bertwright.tasks.task_model import Adapted
@@ -26,7 +28,7 @@ class KeptStates:
     def __init__(
         self, source: TextModel, net: Adapted, parts: Sequence[Part], precision: Precision
     ) -> None:
-        self._source, self._parts = source, parts
+        self._source, self._parts = _seeing_as(net.recipe, source), parts
         self._type = torch.bfloat16 if precision == "bf16" else torch.float32
         self._train: list[list[Tensor]] = []
         self._dev: list[list[Tensor]] = []
@@ -93,3 +95,15 @@ class KeptStates:
             for number, own in zip(numbers, read.split(sizes), strict=True):
                 found[number] = own.clone()
         return found
+
+
+def _seeing_as(recipe: Recipe, source: TextModel) -> TextModel:
+    """A model whose places see what those of a recipe do, which may be less than they did: the
+    other text of a pair that is read apart."""
+    model = source.model
+    if recipe.encoder.visibility == model.recipe.encoder.visibility:
+        return source
+    own = {f"encoder.{name}": tensor for name, tensor in model.encoder.state_dict().items()}
+    bare = recipe.model_copy(update=BARE)
+    seeing = filled(bare, model.vocabulary_size, own, recipe.name)
+    return TextModel(seeing, source.tokenizer, source.precision)
