@@ -30,7 +30,9 @@ def _dump(choice: BaseModel) -> dict[str, Any]:
 class Settings(BaseModel):
     """A frozen group of settings; a key it does not know is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -142,6 +144,7 @@ _SENTENCES = {
     "dict_type": "must be a mapping",
     "string_type": "must be text",
     "literal_error": "must be {expected}",
+    "finite_number": "must be a finite number",
     "greater_than": "must be more than {gt:g}",
     "greater_than_equal": "must be {ge:g} or more",
     "less_than": "must be less than {lt:g}",
@@ -159,7 +162,8 @@ def explain(error: ValidationError, what: str) -> UserError:
 
 def sentence_of(error: Mapping[str, Any], what: str) -> str:
     """One sentence for an error as pydantic tells it, in something that is called ``what``."""
-    path = ".".join(str(part) for part in error["loc"] if part not in _NAMES_OF_TYPES)
+    parts = (str(part) for part in error["loc"] if part not in _NAMES_OF_TYPES)
+    path = ".".join(part for part in parts if not part.startswith(("literal[", "dict[")))
     message = error["msg"].removeprefix("Value error, ")
     if (sentence := _SENTENCES.get(error["type"])) is not None:
         message = f"{sentence.format(**error.get('ctx', {}))}, not {error['input']!r}"

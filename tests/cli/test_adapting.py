@@ -169,6 +169,13 @@ def test_what_is_of_another_text_or_model_is_not_gone_on_with(
     assert (tmp_path / "said.jsonl").read_text() == whole
 
 
+def test_objects_on_standard_input_are_not_read_as_texts(tuned: Path) -> None:
+    with pytest.raises(UserError, match="standard input line 1 is a JSON object: say --jsonl"):
+        CliRunner().invoke(
+            app, ["predict", str(tuned)], input='{"text": "a bird"}\n', catch_exceptions=False
+        )
+
+
 def test_a_line_that_cannot_be_read_leaves_nothing(tuned: Path, tmp_path: Path) -> None:
     texts = tmp_path / "texts.jsonl"
     texts.write_text('{"text": "a"}\n{"txt": "b"}\n')
@@ -220,6 +227,18 @@ def test_a_text_of_a_hundred_thousand_pieces_is_cut_and_said(folder: Path, tmp_p
         (("answer.strid=3",), "answer: has no key 'strid': did you mean 'stride'"),
         (("adaptation=loar",), "adaptation: has no kind 'loar': did you mean 'lora'"),
         (("adaptation.rank=3",), "adaptation: needs a kind, one of: full"),
+        (("adaptation.layer_decay=2",), r"adaptation: layer_decay: must be 1 or less, not 2"),
+        (("--epochs", "1", "epochs=2"), "epochs is stated twice, as --epochs and as epochs=2"),
+        (("seed=1", "seed=2"), "seed is stated twice: leave one out"),
+        (("rate=.inf",), "finetune: rate: must be a finite number"),
+        (("--pair", "text"), "--pair text: that is the column of a text"),
+        (("--label", "text"), "--label text: that is the column of a text"),
+        (("--other", "label"), "--other is for --task similarity"),
+        (("--answer", "span"), "--answer span is not for texts in columns: choose class"),
+        (("answer.weights=all",), "answer: weights: must be 'balanced', not 'all'"),
+        (("answer.stride=64", "length=64"), "answer.stride: 64 is no less than a row"),
+        (("head.kind=bilstm",), "head.kind: bilstm reads the words of a row"),
+        (("head.layers=9",), "head.layers: no layers '9'"),
     ],
 )
 def test_a_mistake_is_named(

@@ -25,7 +25,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer = train_tokenizer([ENGLISH], WordPieceChoice(size=100))
     TextModel(Model.build(toy("bert"), tokenizer.size), tokenizer).save(folder / "model")
     rows = [f"{e.first}\t{e.label}\n" for e in classes()]
-    (folder / "train.tsv").write_text("text\tlabel\n" + "".join(rows))
+    for name in ("train.tsv", "dev.tsv"):
+        (folder / name).write_text("text\tlabel\n" + "".join(rows))
     words = ["".join(f"{w} {t}\n" for w, t in zip(s.words, s.tags, strict=True)) for s in tagged()]
     (folder / "words.conll").write_text("\n".join(words))
     invoke(
@@ -34,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--train",
         folder / "train.tsv",
         "--dev",
-        folder / "train.tsv",
+        folder / "dev.tsv",
         "-o",
         folder / "tuned",
         "epochs=2",

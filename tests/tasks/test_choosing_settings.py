@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from bertwright.errors import UserError
 from bertwright.tasks import search as searching
-from bertwright.tasks.catalogue import table_task
-from bertwright.tasks.data import TaskData
+from bertwright.tasks.catalogue import find_task, table_task
+from bertwright.tasks.data import TaskData, held_out
 from bertwright.tasks.folds import _folds, cross_validate
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
@@ -21,6 +21,8 @@ from bertwright.tasks.task_training import unwatched
 from small_tasks import classes
 
 OWN = TaskData(table_task("own", Columns()), train=classes(), dev=classes())
+JUDGED_BY_FOLDS = TaskData(OWN.task, train=classes())
+RANK = find_task("rank")
 SETTINGS = {"dropout": 0.0, "decay": 0.0, "compile": False}
 
 
@@ -54,11 +56,16 @@ def test_the_expected_best_rises_from_the_mean_to_the_best(scores: list[float]) 
     assert expected[-1] <= max(scores) + 1e-9
 
 
-@given(st.integers(4, 40), st.integers(2, 4), st.integers(0, 2))
-def test_every_example_judges_once(number: int, folds: int, seed: int) -> None:
-    examples = [Example(str(n), label="a") for n in range(number)]
+@given(st.integers(8, 40), st.integers(2, 4), st.integers(0, 2), st.booleans())
+def test_every_example_judges_once_and_none_of_its_group_is_learned(
+    number: int, folds: int, seed: int, ranked: bool
+) -> None:
+    task = RANK if ranked else OWN.task
+    examples = [Example(str(n // 2 if ranked else n), str(n), label=1.0) for n in range(2 * number)]
+    number = len(examples)
+    assert not set.intersection(*({e.first for e in part} for part in held_out(task, examples)))
     judged: list[str] = []
-    for learned, judging in _folds(examples, folds, seed):
+    for learned, judging in _folds(task, examples, folds, seed):
         assert not {e.first for e in learned} & {e.first for e in judging}
         assert len(learned) + len(judging) == number
         judged += [e.first for e in judging]
@@ -66,12 +73,16 @@ def test_every_example_judges_once(number: int, folds: int, seed: int) -> None:
 
 
 def test_folds_are_told_with_their_interval(pretrained) -> None:
-    found = cross_validate(pretrained(), OWN, 3, settings={**SETTINGS, "epochs": 1}).as_dict()
+    found = cross_validate(
+        pretrained(), JUDGED_BY_FOLDS, 3, settings={**SETTINGS, "epochs": 1}
+    ).as_dict()
     assert len(found["scores"]) == 3
     low, high = found["interval"]
     assert low <= found["mean"] <= high
-    with pytest.raises(UserError, match=r"--folds 99: 32 examples give 2 to 16"):
-        cross_validate(pretrained(), OWN, 99)
+    with pytest.raises(UserError, match=r"--folds 99: choose from 2 to 16"):
+        cross_validate(pretrained(), JUDGED_BY_FOLDS, 99)
+    with pytest.raises(UserError, match="leave --dev out"):
+        cross_validate(pretrained(), OWN, 3)
 
 
 def test_a_curve_has_both_encoders_at_every_size(pretrained, tmp_path: Path) -> None:

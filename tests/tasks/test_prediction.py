@@ -103,6 +103,14 @@ def test_a_line_that_cannot_be_read_is_named(pair_model, layout, line, message) 
         list(predict_lines(pair_model, [("line 7", line)], layout))
 
 
+def test_what_was_not_read_of_a_text_is_said(pretrained) -> None:
+    task = table_task("own", Columns("sentence"))
+    short = finetune(pretrained(), task, train=classes(), epochs=0, length=8).model
+    few, many = predict_lines(short, [("1", "a bird"), ("2", "a bird " * 20)], ".txt")
+    assert "cut_pieces" not in few
+    assert many["cut_pieces"] == 2 * 20 - 6
+
+
 def test_a_tab_is_nothing_that_is_read_over(model, tagger) -> None:
     for asked, kind in ((model, "one text"), (tagger, "words with spaces between")):
         message = f"line 7: task own asks for {kind}, and there is a tab"

@@ -73,6 +73,8 @@ def _rows(result: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
 
 
 def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
     if isinstance(value, float):
         return f"{value:.4g}" if abs(value) < 1000 else f"{value:,.0f}"
     if isinstance(value, int) and not isinstance(value, bool):

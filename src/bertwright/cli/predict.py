@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from bertwright.cli.output import say
 from bertwright.cli.plugin import Plugin
 from bertwright.cli.precision import Precision
 from bertwright.cli.stated import refuse
@@ -51,6 +52,7 @@ def predict(
     from bertwright.tasks.fine_tuned import FineTuned
     from bertwright.tasks.formats.lines import read_lines
     from bertwright.tasks.prediction import predict_file, predict_lines
+    from bertwright.tasks.prediction_lines import CUT
 
     if output is not None:
         require_other(output, file)
@@ -63,12 +65,28 @@ def predict(
         raise UserError("--resume goes on with a file: name it with -o")
     with _writable(output, resume) as (opened, kept):
         if file == Path("-"):
-            lines = ((f"standard input line {number}", line) for number, line in read_lines(file))
+            lines = _standard_input(read_lines(file), jsonl)
             predictions = predict_lines(loaded, lines, ".jsonl" if jsonl else ".txt", kept)
         else:
             predictions = predict_file(loaded, file, kept)
+        num_cut = 0
         for prediction in predictions:
             opened.write(json.dumps(prediction, ensure_ascii=False) + "\n")
+            num_cut += CUT in prediction
+    if num_cut:
+        say(
+            f"{num_cut:,} of the answers are about texts that were cut ({CUT} says by how much): "
+            f"fine-tune with a greater length, or with answer.stride"
+        )
+
+
+def _standard_input(lines: Iterable[tuple[int, str]], jsonl: bool) -> Iterator["Line"]:
+    from bertwright.errors import UserError
+
+    for number, line in lines:
+        if not jsonl and line.startswith('{"'):
+            raise UserError(f"standard input line {number} is a JSON object: say --jsonl")
+        yield f"standard input line {number}", line
 
 
 @contextmanager

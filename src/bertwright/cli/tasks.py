@@ -64,6 +64,7 @@ class Asked:
         from bertwright.errors import UserError
         from bertwright.tasks.catalogue import find_task, table_task, tagging_task
         from bertwright.tasks.catalogue.making import with_columns
+        from bertwright.tasks.formats.examples import Example
         from bertwright.tasks.formats.tables import Columns
 
         columns = Columns(self.text, self.pair, self.label, others=tuple(self.others))
@@ -86,8 +87,21 @@ class Asked:
                     f"--tags {self.tags}: that is no task of tagged words: say --task {self.tags}"
                 )
             return task
+        refuse(context, "--other is for --task similarity, retrieval and rank", "other")
+        for name, column, taken in (
+            ("pair", self.pair, [self.text]),
+            ("label", self.label, [self.text, self.pair]),
+        ):
+            if column in taken:
+                raise UserError(f"--{name} {column}: that is the column of a text: name another")
         own = (self.data or self.train or Path("task")).name.split(".")[0]
-        return explained(lambda: table_task(own, columns, self.answer), "--answer")
+        task = explained(lambda: table_task(own, columns, self.answer), "--answer")
+        if Example not in task.answer.shapes():
+            raise UserError(
+                f"--answer {self.answer} is not for texts in columns: choose class, labels, number "
+                f"or cloze, or a task by name with --task"
+            )
+        return task
 
 
 def folder_of(data: Path, task: str) -> Path:

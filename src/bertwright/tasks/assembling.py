@@ -12,6 +12,7 @@ from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel
 from bertwright.optimisers.adam import AdamW
 from bertwright.schedules import Warmup
+from bertwright.tasks.answers.texts import TextAnswer
 from bertwright.tasks.apart import keeping_apart
 from bertwright.tasks.distant import part_of
 from bertwright.tasks.encoding import RowMaker
@@ -51,6 +52,12 @@ def prepare_training(
         for p in parts
     ]
     for part, plan in zip(parts, plans, strict=True):
+        stride = part.task.answer.stride if isinstance(part.task.answer, TextAnswer) else None
+        if stride is not None and stride >= maker.length:
+            raise UserError(
+                f"answer.stride: {stride} is no less than a row, which has {maker.length} pieces: "
+                f"choose less"
+            )
         if wrong := check_head(plan.choice, part.task.answer, recipe.output):
             raise UserError(wrong)
     size = model.model.vocabulary_size

@@ -47,7 +47,7 @@ class TaskData:
         if dev is None and self.folder is not None:
             dev = find_part(Path(self.folder), "dev", task.reader.file_word)
         if dev is None:
-            learned, judged = held_out(learned)
+            learned, judged = held_out(task, learned)
             return task, learned, judged
         if isinstance(dev, str | Path) and _is_of(self.train, dev):
             raise UserError(f"{dev} is what is learned from: name another with --dev, or none")
@@ -65,17 +65,31 @@ def parts_of(several: Sequence[TaskData]) -> list[tuple[Task, Examples, Examples
     return found
 
 
-def held_out(examples: Examples, share: float = HELD_OUT_SHARE) -> tuple[Examples, Examples]:
-    """Training examples, and a share of them that is held out, the same whatever the seed."""
-    count = max(1, round(share * len(examples)))
-    if len(examples) <= count:
-        raise UserError("one example is not enough to train and to judge: give more, or --dev FILE")
-    place = order_of(len(examples), 0)
+def held_out(
+    task: Task, examples: Examples, share: float = HELD_OUT_SHARE
+) -> tuple[Examples, Examples]:
+    """Training examples, and a share of them that is held out, the same whatever the seed; what is
+    judged together stays together."""
+    place, number = grouped_order(task, examples, 0)
+    count = max(1, round(share * number))
+    if number <= count:
+        what = "example" if number == len(examples) else "group of examples"
+        raise UserError(f"one {what} is not enough to train and to judge: give more, or --dev FILE")
     learned, judged = (
         [e for e, p in zip(examples, place, strict=True) if (p < count) == held]
         for held in (False, True)
     )
     return learned, judged
+
+
+def grouped_order(task: Task, examples: Examples, seed: int) -> tuple[Sequence[int], int]:
+    """The place of each example's group in an order that is drawn, and how many groups there
+    are."""
+    stated = [task.answer.group(example) for example in examples]
+    own = [number if group is None else group for number, group in enumerate(stated)]
+    numbers = {group: number for number, group in enumerate(dict.fromkeys(own))}
+    place = order_of(len(numbers), seed)
+    return [place[numbers[group]] for group in own], len(numbers)
 
 
 def order_of(number: int, seed: int) -> Sequence[int]:

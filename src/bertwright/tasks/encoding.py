@@ -192,6 +192,11 @@ class RowMaker:
             word = stop
 
 
+def pieces_cut(rows: Sequence[TaskRow]) -> dict[int, int]:
+    """Of the examples that lost pieces, because no row is long enough, how many, by number."""
+    return {row.example: row.num_cut for row in rows if row.num_cut}
+
+
 def documents_of(rows: Sequence[TaskRow]) -> list[list[int]] | None:
     """Those of rows whose texts are read apart; None of others."""
     found = [row.documents for row in rows if row.documents is not None]

@@ -202,6 +202,8 @@ def read_told(folder: Path) -> Told:
         adaptation = Adaptation.choose(about["adaptation"])
         return Told(task, plan, adaptation, int(about["length"]), float(about["temperature"]))
     except (ValueError, KeyError, TypeError) as error:
+        if "--plugin" in str(error):
+            raise UserError(f"{folder / TASK}: {error}") from error
         raise UserError(f"{folder / TASK} is damaged ({error}): copy it again") from error
 
 

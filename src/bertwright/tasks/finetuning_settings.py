@@ -64,6 +64,14 @@ class FineTuning(Settings):
     seed: int = Field(default=0, ge=0)
     seeds: int = Field(default=1, ge=1)
 
+    @field_validator("adaptation", mode="before")
+    @classmethod
+    def _of_everything(cls, adaptation: Any) -> Any:
+        """Of a mapping that states no kind, but what the usual one has."""
+        if isinstance(adaptation, Mapping) and adaptation.keys() <= Full.model_fields.keys():
+            return {"kind": "full", **adaptation}
+        return adaptation
+
     @field_validator("head", mode="plain")
     @classmethod
     def _of_usual_kind(cls, head: Any) -> HeadChoice | HeadChanges | None:

@@ -62,6 +62,8 @@ def default_head(recipe: Recipe, answer: Answer) -> HeadChoice:
 
 def check_head(choice: HeadChoice, answer: Answer, output: OutputChoice) -> str | None:
     """What speaks against a head for this answer, in words."""
+    if isinstance(choice, BiLstm) and answer.reads != "places":
+        return "head.kind: bilstm reads the words of a row: choose another for whole texts"
     if (choice.read == "places") != (answer.reads == "places"):
         known = "first, last, mean, last-max-mean or apart"
         wanted = "places" if answer.reads == "places" else known

@@ -4,14 +4,14 @@ The epoch that is kept is chosen on a tenth of what is learned from, so that the
 has decided nothing.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from bertwright.errors import UserError
 from bertwright.model.text_model import TextModel
 from bertwright.statistics import estimate
-from bertwright.tasks.data import TaskData, held_out, order_of
+from bertwright.tasks.data import TaskData, grouped_order, held_out
 from bertwright.tasks.evaluation import evaluate
 from bertwright.tasks.finetuning import finetune
 from bertwright.tasks.formats.examples import Examples
@@ -57,21 +57,29 @@ def cross_validate(
     The folds are disjoint parts of the training examples, drawn by the seed of the settings.
     """
     chosen = dict(settings or {})
+    if data.dev is not None:
+        raise UserError("--folds judges by parts of --train: leave --dev out")
     task, examples = data.all_examples()
-    if not 2 <= folds <= len(examples) // 2:
-        raise UserError(f"--folds {folds}: {len(examples)} examples give 2 to {len(examples) // 2}")
     scores: list[dict[str, float]] = []
-    for learned, judged in _folds(examples, folds, int(chosen.get("seed", 0))):
-        train, dev = held_out(learned)
+    for learned, judged in _folds(task, examples, folds, int(chosen.get("seed", 0))):
+        train, dev = held_out(task, learned)
         result = finetune(model, task, train=train, dev=dev, watch=watch, **chosen)
         scores.append(evaluate(result.model, judged)["metrics"])
     return Folded(task, scores)
 
 
-def _folds(examples: Examples, folds: int, seed: int) -> Iterator[tuple[Examples, Examples]]:
-    place = order_of(len(examples), seed)
-    for fold in range(folds):
-        sides: tuple[list[Any], list[Any]] = ([], [])
-        for example, position in zip(examples, place, strict=True):
-            sides[position % folds == fold].append(example)
-        yield sides
+def _folds(
+    task: Task, examples: Examples, folds: int, seed: int
+) -> list[tuple[Examples, Examples]]:
+    place, number = grouped_order(task, examples, seed)
+    if not 2 <= folds <= number // 2:
+        raise UserError(
+            f"--folds {folds}: choose from 2 to {number // 2}, half of what is judged by itself"
+        )
+    return [
+        (
+            [e for e, p in zip(examples, place, strict=True) if p % folds != fold],
+            [e for e, p in zip(examples, place, strict=True) if p % folds == fold],
+        )
+        for fold in range(folds)
+    ]

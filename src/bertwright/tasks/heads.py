@@ -82,8 +82,11 @@ class HeadChoice(Choice):
     def read_layers(self, recipe: Recipe) -> Layers:
         """The layers, put side by side whatever becomes of them afterwards."""
         widths = recipe.encoder.widths
-        layers_of(self.layers, "concat" if self.mix == "concat" else "sum", widths)
-        return layers_of(self.layers, "concat", widths)
+        try:
+            layers_of(self.layers, "concat" if self.mix == "concat" else "sum", widths)
+            return layers_of(self.layers, "concat", widths)
+        except UserError as error:
+            raise UserError(f"head.layers: {error}") from error
 
     def _width(self, recipe: Recipe) -> int:
         """Of what is read and mixed."""

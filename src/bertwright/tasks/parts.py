@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from bertwright.randomness import Permutation, key
 from bertwright.tasks.answers import Answering
 from bertwright.tasks.bucketing import BatchPlan
-from bertwright.tasks.encoding import RowMaker, TaskRow
+from bertwright.tasks.encoding import RowMaker, TaskRow, pieces_cut
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.task import Task
 
@@ -57,7 +57,7 @@ class Part:
 
     def cut(self) -> list[int]:
         """The numbers of the examples that lost pieces, because no row is long enough."""
-        return sorted({row.example for row in self.rows if row.num_cut})
+        return sorted(pieces_cut(self.rows))
 
 
 @dataclass(frozen=True)

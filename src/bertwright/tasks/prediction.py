@@ -7,6 +7,7 @@ from typing import Any
 
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
+from bertwright.tasks.encoding import pieces_cut
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.examples import (
     AnyExample,
@@ -62,7 +63,9 @@ def predict(model: FineTuned, examples: Iterable[AnyExample]) -> Iterator[dict[s
     """Predictions as plain data, in the order of the examples."""
     stream = iter(examples)
     while chunk := list(islice(stream, AT_ONCE)):
-        yield from as_lines(chunk, model.predict(chunk))
+        rows = model.answering.rows(model.maker, chunk)
+        said = model.answering.predictions(rows, model.outputs(rows), chunk)
+        yield from as_lines(chunk, said, num_cut=pieces_cut(rows))
 
 
 def _from_text(where: str, line: str, task: Task) -> AnyExample:

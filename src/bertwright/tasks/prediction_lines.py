@@ -3,8 +3,9 @@ interrupted run has kept, if they are of the same examples and of the same model
 
 import json
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isclose
+from types import MappingProxyType
 from typing import Any, cast
 
 from bertwright.errors import UserError
@@ -21,6 +22,9 @@ from bertwright.tasks.formats.examples import (
 from bertwright.tasks.formats.lines import Line, json_object
 from bertwright.tasks.task import Task
 
+CUT = "cut_pieces"
+"""The key of how much of a text was not read."""
+
 CHECKED = 64
 """Of the kept lines the last ones, which are asked again."""
 
@@ -32,12 +36,17 @@ MAY_DIFFER = 1 / 16
 
 
 def as_lines(
-    examples: Examples, predictions: Sequence[Prediction], task: Task | None = None
+    examples: Examples,
+    predictions: Sequence[Prediction],
+    task: Task | None = None,
+    num_cut: Mapping[int, int] = MappingProxyType({}),
 ) -> Iterator[dict[str, Any]]:
-    """What was asked, what was predicted and, where the task is given, what is right."""
-    for example, prediction in zip(examples, predictions, strict=True):
+    """What was asked, what was predicted and, where the task is given, what is right; how many
+    pieces were cut from an example, by its number."""
+    for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
         right = {} if task is None else {"reference": task.answer.reference(example)}
-        yield {**asked(example), **right, **prediction.as_dict()}
+        cut = {CUT: num_cut[number]} if number in num_cut else {}
+        yield {**asked(example), **right, **prediction.as_dict(), **cut}
 
 
 def asked(example: AnyExample) -> dict[str, Any]:

@@ -54,9 +54,12 @@ class Task:
         if not self.answer.labelled or self.labels:
             return self
         labels = tuple(sorted(self.labels_of(examples)))
-        if len(labels) < 2:
+        if len(labels) < self.answer.least_labels:
             found = f"only the label {labels[0]!r}" if labels else "no labels"
-            raise UserError(f"task {self.name}: the training examples have {found}: check the file")
+            raise UserError(
+                f"task {self.name}: the {len(examples):,} training examples have {found}: check "
+                f"the file"
+            )
         return replace(self, labels=labels)
 
     def learnable(self, examples: Examples, part: str) -> None:

@@ -203,6 +203,11 @@ class Data:
         """
         folder = Path(path)
         file = folder / MANIFEST
+        if folder.is_file():
+            raise UserError(
+                f"{folder} is a file, and prepared data are a folder: make one with 'bertwright "
+                f"prepare {folder} -o DIR --tokenizer DIR'"
+            )
         if not file.is_file():
             raise UserError(
                 f"{folder} holds no prepared data (no {MANIFEST}): make it with "

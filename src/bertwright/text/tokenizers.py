@@ -132,7 +132,8 @@ class Tokenizer:
         file = folder / FILE
         if not file.is_file():
             raise UserError(
-                f"{folder} holds no {FILE}: make one with 'bertwright tokenizer train TEXT -o DIR'"
+                f"{folder} holds no {FILE}: of a model copy its own, no other has its pieces; else "
+                f"make one with 'bertwright tokenizer train TEXT -o DIR'"
             )
         try:
             backend = library.Tokenizer.from_file(str(file))

@@ -63,6 +63,7 @@ def test_where_all_are_answered_those_without_an_answer_are_left_out(tmp_path: P
         ),
         ({"answers": 3}, r"question q1: 'answers' is int, which it cannot be"),
         ({"answers": [{"text": "red"}]}, r"question q1: no key 'answer_start'"),
+        ({"answers": [{"text": "", "answer_start": 4}]}, r"question q1: an answer is empty"),
         ({"question": None}, r"question q1: 'question' is NoneType"),
     ],
 )
@@ -70,6 +71,13 @@ def test_a_wrong_question_is_named(tmp_path: Path, changes: dict[str, Any], mess
     with pytest.raises(UserError, match=message) as caught:
         QuestionReader().read(written(tmp_path / "a.json", squad(**changes)))
     assert str(caught.value).startswith(str(tmp_path / "a.json"))
+
+
+def test_a_question_has_an_id_of_its_own(tmp_path: Path) -> None:
+    twice = squad()
+    twice["data"] *= 2
+    with pytest.raises(UserError, match=r"a\.json, question q1 stands there twice"):
+        QuestionReader().read(written(tmp_path / "a.json", twice))
 
 
 def test_a_file_of_questions_that_is_none_is_named(tmp_path: Path) -> None:

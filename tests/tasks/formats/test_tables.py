@@ -150,6 +150,7 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, name: str, text: str, sentenc
     [
         ("number", "many", "column 'label': expected a number, found 'many'"),
         ("number", "nan", "column 'label': expected a number, found 'nan'"),
+        ("number", "1e300", "column 'label': expected a number, found '1e300'"),
     ],
 )
 def test_a_wrong_label_is_named(tmp_path: Path, label_is: Any, label: str, sentence: str) -> None:

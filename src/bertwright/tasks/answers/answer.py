@@ -60,6 +60,7 @@ class Answer(Choice):
     reads: ClassVar[Reads] = "text"
     labelled: ClassVar[bool] = False
     """Whether the outputs of a head are labels, which are gathered from the training examples."""
+    least_labels: ClassVar[int] = 2
     open: ClassVar[bool] = False
     """Whether a label that training has not met may be what is right, as tags often are."""
     calibrated: ClassVar[bool] = False
@@ -94,6 +95,11 @@ class Answer(Choice):
     def labels_in(self, example: Any) -> Sequence[str]:
         """The labels that an example has."""
         return ()
+
+    def group(self, example: Any) -> str | None:
+        """What examples have in common that are judged together, so that no part of them is learned
+        from; None where each is judged by itself."""
+        return None
 
     def metric(self, name: str) -> Metric:
         """The metric of that name."""

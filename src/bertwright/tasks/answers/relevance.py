@@ -40,6 +40,9 @@ class RelevanceAnswer(Answer):
     def shapes(self) -> tuple[type, ...]:
         return (Example,)
 
+    def group(self, example: Example) -> str:
+        return example.first
+
     def build(self, labels: Sequence[str], temperature: float = 1.0) -> "RelevanceAnswering":
         return RelevanceAnswering()
 

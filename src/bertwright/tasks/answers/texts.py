@@ -88,6 +88,7 @@ class LabelsAnswer(TextAnswer):
     kind: Literal["labels"] = "labels"
     threshold: float = Field(default=0.5, gt=0, lt=1)
     labelled: ClassVar[bool] = True
+    least_labels: ClassVar[int] = 1
     calibrated: ClassVar[bool] = True
     metrics: ClassVar[Mapping[str, Metric]] = {
         "micro-f1": metrics.of_sets("micro"),

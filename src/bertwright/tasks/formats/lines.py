@@ -61,7 +61,7 @@ def json_object(where: str, line: str) -> dict[str, Any]:
     try:
         row = json.loads(line, object_pairs_hook=lambda pairs: _once_each(where, pairs))
     except json.JSONDecodeError as error:
-        raise UserError(f"{where} is not JSON: {error.msg} at {error.colno}") from error
+        raise UserError(f"{where} is not JSON: {error.msg} (character {error.colno})") from error
     if not isinstance(row, dict):
         raise UserError(f"{where}: expected a JSON object, found {type(row).__name__}")
     return row

@@ -30,6 +30,11 @@ class QuestionReader(Reader):
         ]
         if not found:
             raise UserError(f"{path} holds no questions")
+        known: set[str] = set()
+        for question in found:
+            if question.identity in known:
+                raise UserError(f"{question.where} stands there twice: give each an id of its own")
+            known.add(question.identity)
         return found
 
 
@@ -73,6 +78,8 @@ def _answers(where: str, asked: Any, text: str) -> tuple[tuple[str, ...], tuple[
     for answer in value_of(where, asked, "answers", list):
         said = value_of(where, answer, "text", str)
         start = value_of(where, answer, "answer_start", int)
+        if not said.strip():
+            raise UserError(f"{where}: an answer is empty: say is_impossible, or leave it out")
         if text[start : start + len(said)] != said:
             raise UserError(
                 f"{where}: the answer {said!r} does not stand at character {start} of its text, "

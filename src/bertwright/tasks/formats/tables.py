@@ -23,6 +23,9 @@ from bertwright.tasks.formats.reader import Reader
 Row = tuple[str, Mapping[str, Any]]
 """Where the row stands, for messages, and its fields by column."""
 
+GREATEST = 1e30
+"""A number beyond it is taken for a mistake: its square is beyond what 64 bits tell by much."""
+
 csv.field_size_limit(2**31 - 1)  # The default of 128 KiB is less than a long review.
 
 
@@ -218,9 +221,9 @@ def _name(value: Any) -> str:
 
 def _number(place: str, value: Any) -> float:
     try:
-        number = float(value)
+        number = math.nan if isinstance(value, bool) else float(value)
     except ValueError:
         number = math.nan
-    if not math.isfinite(number):
+    if not abs(number) < GREATEST:
         raise UserError(f"{place}: expected a number, found {value!r}")
     return number
