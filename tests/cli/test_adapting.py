@@ -228,7 +228,7 @@ def test_a_text_of_a_hundred_thousand_pieces_is_cut_and_said(folder: Path, tmp_p
         (("adaptation=loar",), "adaptation: has no kind 'loar': did you mean 'lora'"),
         (("adaptation.rank=3",), "adaptation: needs a kind, one of: full"),
         (("adaptation.layer_decay=2",), r"adaptation: layer_decay: must be 1 or less, not 2"),
-        (("--epochs", "1", "epochs=2"), "epochs is stated twice, as --epochs and as epochs=2"),
+        (("--epochs", "1", "epochs=2"), "epochs is stated twice: leave one out"),
         (("seed=1", "seed=2"), "seed is stated twice: leave one out"),
         (("rate=.inf",), "finetune: rate: must be a finite number"),
         (("--pair", "text"), "--pair text: that is the column of a text"),

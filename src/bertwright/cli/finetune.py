@@ -110,9 +110,9 @@ def finetune(
         raise UserError("--search, --folds and --sizes are three questions: ask one at a time")
     stated: dict[str, Any] = {"epochs": epochs, "rate": rate, "batch": batch}
     settings = {name: value for name, value in stated.items() if value is not None}
-    for change in changes or []:
-        if (name := change.partition("=")[0]) in settings:
-            raise UserError(f"{name} is stated twice, as --{name} and as {change}: leave one out")
+    paths = [*settings, *(change.partition("=")[0] for change in changes or [])]
+    if twice := next((path for path in paths if paths.count(path) > 1), None):
+        raise UserError(f"{twice} is stated twice: leave one out")
     settings = changed(settings, changes or [])
     of_answer = settings.pop("answer", {})
     if seeds > 1:

@@ -91,12 +91,7 @@ def merged(parent: Mapping[str, Any], child: Mapping[str, Any]) -> Mapped:
 
 def changed(stated: Mapped, changes: Iterable[Change]) -> Mapped:
     """Settings with changes: ``key.path=value``, whose values are YAML, or mappings."""
-    paths: set[str] = set()
     for change in changes:
-        path = change.partition("=")[0] if isinstance(change, str) else None
-        if path is not None and path in paths:
-            raise UserError(f"{path} is stated twice: leave one out")
-        paths |= {path} if path else set()
         stated = revised(stated, _parsed(change) if isinstance(change, str) else change)
     return stated
 
