@@ -227,7 +227,7 @@ def test_a_text_of_a_hundred_thousand_pieces_is_cut_and_said(folder: Path, tmp_p
         (("answer.strid=3",), "answer: has no key 'strid': did you mean 'stride'"),
         (("adaptation=loar",), "adaptation: has no kind 'loar': did you mean 'lora'"),
         (("adaptation.rank=3",), "adaptation: needs a kind, one of: full"),
-        (("adaptation.layer_decay=2",), r"adaptation: layer_decay: must be 1 or less, not 2"),
+        (("adaptation.layer_decay=2",), "adaptation.layer_decay: must be 1 or less, not 2"),
         (("--epochs", "1", "epochs=2"), "epochs is stated twice: leave one out"),
         (("seed=1", "seed=2"), "seed is stated twice: leave one out"),
         (("rate=.inf",), "finetune: rate: must be a finite number"),

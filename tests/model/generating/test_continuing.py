@@ -198,7 +198,7 @@ def test_a_causal_model_scores_a_text_by_what_its_pieces_are_given_those_before(
     ("settings", "message"),
     [
         ({"temperature": -1.0}, "generate: temperature: must be 0 .* or more, not -1.0"),
-        ({"temperature": math.nan}, "temperature: must be 0"),
+        ({"temperature": math.nan}, "temperature: must be a finite number, not nan"),
         ({"top_p": 0.0}, "top_p: must be more than 0 and at most 1"),
         ({"repetition_penalty": 0.0}, "repetition_penalty: must be more than 0"),
         ({"stop": ""}, "stop: must hold no empty text"),
