@@ -22,6 +22,7 @@ from bertwright.analysis.removal.single_heads import SingleHeads
 from bertwright.analysis.removal.translation_heads import (
     PARTS,
     WHOLE,
+    WITHOUT,
     HeadsOf,
     TranslationHeads,
 )
@@ -149,9 +150,8 @@ def translations(stored: Stored) -> Iterator[Expected]:
     """The toy says texts backwards; it finds the words by heads that look at what was read."""
     (whole,) = (f for f in stored.findings if f["metric"] == WHOLE)
     yield above("BLEU", whole["value"], 50)
-    # Of heads that do the same none is missed alone: which of them learn to depends on rounding.
-    lost = [-f["value"] for f in stored.findings if f["metric"].endswith(": cross-attention")]
-    yield above("what is lost without heads that look at what was read", max(lost), 5)
+    lost = {part: stored.grid(f"{WITHOUT}: {part}").min() for part in PARTS}
+    yield above("what is lost with a head that looks at what was read", -lost["cross-attention"], 5)
 
 
 def translator_case() -> Case:
