@@ -15,6 +15,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="bertwright-tests-")
 
 import pytest
+import torch
 from hypothesis import settings
 
 # Whoever starts the tests in the background has them ignore Ctrl-C, and all that they start.
@@ -35,11 +36,14 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what uses the real data or a browser, and leave it out where there are none."""
-    absent: list[pytest.Item] = []
+    """Mark what uses the real data, a browser or a card, and leave it out where there are none, or
+    where there is a card that it cannot do with."""
+    card, absent = torch.cuda.is_available(), list[pytest.Item]()
     for fixture, marker, is_there in (
         ("shared_data", "real_data", SHARED_DATA.is_dir()),
         ("browser", "browser", CHROMIUM is not None),
+        ("card", "cuda", card),
+        (None, "processor", not card),
     ):
         for item in items:
             if fixture in getattr(item, "fixturenames", ()):
@@ -61,6 +65,12 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def card() -> torch.device:
+    """The first card."""
+    return torch.device("cuda", 0)
 
 
 @pytest.fixture(scope="session")

@@ -68,7 +68,7 @@ def shaken(module: Module, size: float) -> Module:
     with torch.no_grad():
         for parameter in module.parameters():
             noise = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
-            parameter.add_(size * noise)
+            parameter.add_(size * noise.to(parameter.device))
     return module
 
 
@@ -163,12 +163,21 @@ class ToyText:
         return self.text[at], self.marks[at]
 
 
-def toy_batches(recipe: Recipe, phase: int) -> list[TensorBatch]:
+def toy_batches(
+    recipe: Recipe, phase: int, device: torch.device | str = "cpu"
+) -> list[TensorBatch]:
     """A batch for each turn of a phase."""
-    return [toy_batch(recipe, phase, turn=turn) for turn in range(len(recipe.turns_of(phase)))]
+    turns = range(len(recipe.turns_of(phase)))
+    return [toy_batch(recipe, phase, turn=turn, device=device) for turn in turns]
 
 
-def toy_batch(recipe: Recipe, phase: int, epoch: int = 0, turn: int = 0) -> TensorBatch:
+def toy_batch(
+    recipe: Recipe,
+    phase: int,
+    epoch: int = 0,
+    turn: int = 0,
+    device: torch.device | str = "cpu",
+) -> TensorBatch:
     """Eight rows of toy text with the questions of one turn of a phase."""
     asked = recipe.turns_of(phase)[turn].objectives
     assembly = recipe.assembly_of(phase, asked.values())
@@ -182,4 +191,5 @@ def toy_batch(recipe: Recipe, phase: int, epoch: int = 0, turn: int = 0) -> Tens
     askers = {name: partial(ask, o) for name, o in asked.items()}
     # From all over the text: the rows of a mixture stand one kind after the other.
     index = np.linspace(0, source.num_rows - 1, ROWS).astype(np.int64)
-    return TensorBatch(make_batch(source, index, np.full(ROWS, epoch, np.int64), askers))
+    batch = make_batch(source, index, np.full(ROWS, epoch, np.int64), askers)
+    return TensorBatch(batch, device)

@@ -80,6 +80,21 @@ def of_any_number(rows: "torch.Tensor") -> None:
     maybe_mark_dynamic(rows, 0)
 
 
+def usual_device() -> "torch.device":
+    """What this process computes on: the card, or the processor where there is none.
+
+    A card multiplies float32 as float32: its short form would show in the third digit of an LSTM.
+    And for products that are to be the same every time it wants a workspace, before the first.
+    """
+    import torch
+
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.backends.cudnn.allow_tf32 = False
+    return torch.device("cuda", torch.cuda.current_device())
+
+
 def num_cores() -> int:
     """The cores that this process may use."""
     if sys.platform == "linux":

@@ -49,7 +49,7 @@ def exported(system: str, folder: Path, kind: str) -> tuple[Case, Any]:
 def test_attention_and_rollout(system: str, tmp_path: Path) -> None:
     case, stock = exported(system, tmp_path, "AutoModel")
     for heard in heard_batches(case.subject, case.texts, ["blocks.*.attention.weights"]):
-        ours = [heard.attention(layer) for layer in range(case.subject.num_layers)]
+        ours = [heard.attention(layer).cpu() for layer in range(case.subject.num_layers)]
         rolled = rollout([own.mean(1) for own in ours])[-1]
         for row, text in enumerate(heard.texts):
             with torch.no_grad():

@@ -1,5 +1,6 @@
 """Attention by what it brings: parts that add up to the whole."""
 
+import pytest
 import torch
 
 from bertwright.analysis.identifiability.effective import head_outputs
@@ -8,6 +9,7 @@ from bertwright.analysis.texts import read_texts
 from bertwright.tasks.formats.examples import Example
 
 
+@pytest.mark.processor
 def test_lengths_are_those_of_what_is_written_and_parts_add_up() -> None:
     subject = small_subject()
     (text,) = read_texts(subject, [Example(SENTENCES[0])])

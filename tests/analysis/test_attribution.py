@@ -19,6 +19,7 @@ def case(subject: Subject) -> Case:
     return Case(subject, read_texts(subject, [Example(text) for text in SENTENCES]))
 
 
+@pytest.mark.processor
 def test_random_directions_stand_for_the_whole_jacobian() -> None:
     subject = small_subject()
     (text,) = read_texts(subject, [Example(SENTENCES[1])])

@@ -34,6 +34,7 @@ def test_what_is_written_stays_the_same(constrained: bool, causal: bool) -> None
     torch.testing.assert_close(twice, found, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.processor
 def test_a_move_in_the_null_space_changes_nothing_in_the_model() -> None:
     subject = small_subject()
     (text,) = read_texts(subject, [Example(" ".join(WORDS[:18]))])

@@ -145,6 +145,7 @@ def test_with_the_live_head_alone_nothing_is_lost_and_the_best_is_chosen_by_othe
 
 
 @pytest.mark.parametrize("system", ["bert", "gpt-2", "albert", "xlnet"])
+@pytest.mark.processor
 def test_a_layer_that_is_passed_by_gives_on_what_it_is_given(system: str) -> None:
     subject = small_subject(system)
     pieces = torch.tensor([[2, 6, 7, 3]])

@@ -50,6 +50,7 @@ def test_numbers_come_back_to_half_a_step() -> None:
 
 
 @pytest.mark.parametrize("system", ["bert", "gpt-2", "albert", "xlnet"])
+@pytest.mark.processor
 def test_what_is_shown_is_what_the_model_does(system: str) -> None:
     own = case(system)
     found = text_values(own, neurons=True)

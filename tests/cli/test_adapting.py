@@ -123,6 +123,7 @@ def test_a_task_of_ones_own_is_one_file(folder: Path, tmp_path: Path) -> None:
         invoke(*asked, "--train", lines, "-o", tmp_path / "other")
 
 
+@pytest.mark.processor
 def test_what_was_interrupted_is_gone_on_with(folder: Path, tuned: Path, tmp_path: Path) -> None:
     texts, out = tmp_path / "texts.txt", tmp_path / "said.jsonl"
     texts.write_text("\n".join(TEXTS) + "\n")

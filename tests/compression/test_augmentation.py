@@ -96,7 +96,7 @@ def whole_word(namer: TextModel, piece: str) -> str | None:
 
 def test_words_of_several_pieces_are_exchanged_for_those_of_near_vectors(pretrained) -> None:
     namer = pretrained()
-    tokenizer, table = namer.tokenizer, namer.model.embedding.detach().numpy()
+    tokenizer, table = namer.tokenizer, namer.model.embedding.detach().cpu().numpy()
     text = "redbird redbird"
     pieces = tokenizer.encode("redbird")
     assert len(pieces) > 1

@@ -70,7 +70,7 @@ def test_a_block_moves_in_its_turn_and_behind_it_and_nothing_else_does(
     recipe = small("mobilebert", *STUDENT, DEEP, *steps)
     pretrain(recipe, data, tmp_path / "out", teacher=progressive().of(teacher), quiet=True)
     first = Model.build(fitted(recipe, data), data.tokenizer.size).state_dict()
-    theirs = teacher.model.state_dict()
+    theirs = {name: tensor.cpu() for name, tensor in teacher.model.state_dict().items()}
     begun = {n: t if of_block(n) is not None else theirs[n] for n, t in first.items()}
     files = sorted((tmp_path / "out" / "checkpoints").glob("*/parameters.safetensors"))
     assert len(files) == 8
@@ -123,6 +123,7 @@ def test_stages_meet_where_their_shares_say(steps: int, data: st.DataObject) -> 
         assert (found, place.progress) == (number, pytest.approx(progress, abs=1e-6))
 
 
+@pytest.mark.processor
 def test_half_of_the_target_is_the_text_and_half_the_teacher(
     data: Data, teacher: TextModel
 ) -> None:

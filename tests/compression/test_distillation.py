@@ -152,6 +152,7 @@ def test_neighbours_and_padding_change_no_loss(pretrained, task, examples) -> No
     assert sums[0] == pytest.approx(sums[1], rel=1e-4)
 
 
+@pytest.mark.processor
 def test_no_weight_is_plain_training_bit_for_bit(pretrained) -> None:
     teacher = taught(pretrained())
     silent = [{**each, "weight": 0.0} for each in EVERYTHING]

@@ -81,7 +81,7 @@ def test_the_seed_draws_all_but_a_table_that_is_the_teachers(
 @pytest.mark.parametrize("width", [8, 32, 40])
 def test_a_table_keeps_what_its_width_can_keep(pretrained, width: int) -> None:
     teacher = pretrained()
-    own = teacher.model.embedding.detach()
+    own = teacher.model.embedding.detach().cpu()
     found = projected_table(teacher, teacher.tokenizer, width)
     assert found.shape == (len(own), width)
     left, values, right = torch.linalg.svd(own.double(), full_matrices=False)
@@ -92,7 +92,7 @@ def test_a_table_keeps_what_its_width_can_keep(pretrained, width: int) -> None:
 @pytest.mark.parametrize("system", ["bert", "roberta"])
 def test_words_have_the_mean_of_the_pieces_that_the_teacher_reads(pretrained, system: str) -> None:
     teacher, space = pretrained(system), " " if system == "roberta" else ""
-    table = teacher.model.embedding.detach()
+    table = teacher.model.embedding.detach().cpu()
     texts = [*TEXTS, "redbird treehouse"]
     other = train_tokenizer(texts, WordsChoice(size=60, lowercase=True))
     ours, theirs = other.specials, teacher.tokenizer.specials

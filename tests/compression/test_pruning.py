@@ -182,6 +182,7 @@ def test_gates_are_drawn_anew_in_every_step_and_alike_in_the_same() -> None:
 
 
 @pytest.mark.parametrize("kind", EACH)
+@pytest.mark.processor
 def test_the_finished_model_answers_as_the_masked_one_bit_for_bit(pretrained, kind: str) -> None:
     chosen = FineTuning.of(QUICK | {"adaptation": EACH[kind], "precision": "float32"})
     source = pretrained()

@@ -114,6 +114,7 @@ def test_a_finished_model_rounds_what_it_rounded_in_training(
     assert same(dict(plain.net.named_parameters()), dict(model.net.named_parameters()))
 
 
+@pytest.mark.processor
 def test_ranges_know_nothing_of_padding(pretrained) -> None:
     net = learned(pretrained(), EIGHT).training.net
     pieces = torch.tensor([[2, 7, 8, 9, 3], [2, 10, 3, 0, 0]])
@@ -134,6 +135,7 @@ def test_ranges_know_nothing_of_padding(pretrained) -> None:
     assert any(not torch.allclose(value, short[n]) for n, value in ranges(0, 5).items())
 
 
+@pytest.mark.processor
 def test_layers_that_are_shared_have_one_range_of_all_their_uses(pretrained) -> None:
     net = learned(pretrained("albert"), EIGHT).training.net
     roundings = [m for m in net.encoder.modules() if isinstance(m, WithinRange)]

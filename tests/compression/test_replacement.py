@@ -26,6 +26,7 @@ def predecessor(pretrained) -> FineTuned:
 
 
 @pytest.mark.parametrize("wanted", [None, torch.tensor([0, 9])])
+@pytest.mark.processor
 def test_either_is_the_one_or_the_other(predecessor: FineTuned, wanted) -> None:
     successor = Replacement(predecessor, Constant(value=1.0)).successor(2)
     encoder, old = successor.model.encoder, predecessor.net.encoder
@@ -38,6 +39,7 @@ def test_either_is_the_one_or_the_other(predecessor: FineTuned, wanted) -> None:
         assert torch.equal(encoder(pieces, wanted=wanted), expected[1.0])
 
 
+@pytest.mark.processor
 def test_blocks_are_replaced_as_often_as_is_said(predecessor: FineTuned) -> None:
     successor = Replacement(predecessor, Constant(value=1.0)).successor(2)
     encoder, runs = successor.model.encoder, []

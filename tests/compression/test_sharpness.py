@@ -67,7 +67,8 @@ def test_second_derivatives_are_those_of_the_loss(pretrained, system: str, kind:
     blocks = room._by_block(model)
     for block, parameters in blocks.items():
         generator = torch.Generator().manual_seed(block)
-        vector = [torch.randn(p.shape, generator=generator).double() for p in parameters]
+        drawn = (torch.randn(p.shape, generator=generator) for p in parameters)
+        vector = [own.to(p) for own, p in zip(drawn, parameters, strict=True)]
         slopes = room._slopes(batches, blocks)[block]
         found = room._multiplied(slopes, parameters, vector)
         step, moved = 1e-3, []

@@ -25,7 +25,7 @@ def distances(vectors: np.ndarray) -> np.ndarray:
 
 
 def rows(model: TextModel) -> np.ndarray:
-    return model.model.embedding.detach().numpy()
+    return model.model.embedding.detach().cpu().numpy()
 
 
 def test_pieces_are_as_far_apart_as_their_states(pretrained: Pretrained) -> None:

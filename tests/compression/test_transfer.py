@@ -87,6 +87,7 @@ def test_what_is_kept_is_what_the_teacher_says(pretrained, tmp_path: Path, name:
 
 
 @pytest.mark.parametrize("name", TASKS)
+@pytest.mark.processor
 def test_a_student_learns_alike_from_what_is_on_the_disk_and_what_is_held(
     pretrained, tmp_path: Path, name: str
 ) -> None:

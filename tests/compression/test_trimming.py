@@ -30,7 +30,7 @@ def test_states_and_logits_are_those_of_the_whole(system: str, pretrained: Pretr
     for one, other in zip(small.encode(NEEDED), whole.encode(NEEDED), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
     if whole.model.output is not None:
-        states = torch.randn(3, whole.model.recipe.encoder.width)
+        states = torch.randn(3, whole.model.recipe.encoder.width).to(whole.device)
         pieces = [small.tokenizer.piece(new) for new in range(small.tokenizer.size)]
         former = torch.tensor([whole.tokenizer.id(piece) for piece in pieces])
         with torch.no_grad():

@@ -117,6 +117,7 @@ class Step:
         return RecipeLosses(self.recipe, self.student, teaching=self.teaching)(batch, self.place)
 
 
+@pytest.mark.processor
 def test_with_its_own_pieces_a_teacher_is_asked_what_it_always_is(
     many: Data, teacher: TextModel
 ) -> None:
@@ -135,6 +136,7 @@ def test_with_its_own_pieces_a_teacher_is_asked_what_it_always_is(
     agree(step, step.losses()[MIXED], teacher.model, same)
 
 
+@pytest.mark.processor
 @pytest.mark.parametrize("vocabulary", ["few", "many"])
 def test_with_the_students_pieces_alone_it_reads_what_the_student_reads(
     vocabulary: str, teacher: TextModel, request: pytest.FixtureRequest
@@ -209,6 +211,7 @@ def test_micro_batches_are_mixed_as_the_whole(few: Data, teacher: TextModel) -> 
 
 
 @pytest.mark.parametrize("name", LEARNING)
+@pytest.mark.processor
 def test_what_learns_is_what_the_lessons_say(few: Data, teacher: TextModel, name: str) -> None:
     step = Step(few, teacher, lessons(name), *NARROW)
     losses, weights = step.losses(), step.teaching.weights(step.place)
@@ -257,6 +260,7 @@ def stop(*_: object) -> None:
     raise Stopped
 
 
+@pytest.mark.processor
 def test_a_mapped_table_is_the_students(few: Data, teacher: TextModel) -> None:
     step = Step(few, teacher, lessons("mixed-vocabulary"), *NARROW)
     tables = step.teaching.teacher.tables

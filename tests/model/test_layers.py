@@ -35,6 +35,7 @@ def layer(model: TextModel, number: int) -> list[np.ndarray]:
     return found
 
 
+@pytest.mark.processor
 def test_layers_are_those_of_the_whole_pass_and_mix_as_asked(model: TextModel) -> None:
     depth = len(model.model.encoder.blocks)
     each = [layer(model, number) for number in range(depth + 1)]

@@ -100,6 +100,7 @@ def test_bfloat16_points_the_same_way(tokenizer):
     assert (one * other).sum(1).min() > 0.999
 
 
+@pytest.mark.processor
 def test_eight_bits_point_the_same_way_and_are_for_processors_that_multiply_them(
     tokenizer, monkeypatch
 ):
@@ -126,6 +127,7 @@ def test_a_hidden_place_is_answered_with_probabilities(tokenizer):
         model.embed(TEXTS, "max")
 
 
+@pytest.mark.processor
 def test_a_score_is_the_sum_over_hidden_pieces(tokenizer):
     model = made("modern", tokenizer)
     ids, starts = tokenizer.encode_words("a dog")
@@ -141,6 +143,7 @@ def test_a_score_is_the_sum_over_hidden_pieces(tokenizer):
     assert model.score(["a dog"])[0] == pytest.approx(total, abs=1e-4)
 
 
+@pytest.mark.processor
 def test_who_was_asked_in_permuted_orders_is_never_shown_a_mask(tokenizer):
     """What hides a place is the order: no other place sees it, and a place behind the text asks."""
     model = made("xlnet", tokenizer)
@@ -162,11 +165,12 @@ def test_who_was_asked_in_permuted_orders_is_never_shown_a_mask(tokenizer):
 
 @pytest.mark.parametrize("system", ["bert", "gpt-bert", "xlnet"])
 def test_what_is_hidden_is_not_seen(system, tokenizer):
-    model = made(system, tokenizer).model
-    pieces = torch.tensor([[1, 9, 10, 11, 12, 2]])
-    hidden = torch.tensor([[False, False, True, True, False, False]])
+    whole = made(system, tokenizer)
+    model, device = whole.model, whole.device
+    pieces = torch.tensor([[1, 9, 10, 11, 12, 2]], device=device)
+    hidden = torch.tensor([[False, False, True, True, False, False]], device=device)
     other = pieces.masked_fill(hidden, 13)
-    where, plain = torch.tensor([[2, 3]]), Coordinates.plain(pieces)
+    where, plain = torch.tensor([[2, 3]], device=device), Coordinates.plain(pieces)
     one, two = (states_asked(model, p, plain, hidden, where, 4) for p in (pieces, other))
     assert one.shape == (1, 2, 32)
     assert torch.equal(one, two)
@@ -219,6 +223,7 @@ def test_recordings_of_the_same_values_end_apart(tokenizer):
     assert model.model.encoder.taps.idle
 
 
+@pytest.mark.processor
 def test_a_value_that_is_not_there_is_refused_by_its_name(tokenizer):
     model = made("roberta", tokenizer)
     near = "no value is named blocks.0.residaul: did you mean 'blocks.0.residual'"

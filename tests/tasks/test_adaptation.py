@@ -121,7 +121,7 @@ def test_what_is_added_begins_as_nothing_and_learns_in_every_encoder(
 
 def test_low_rank_changes_are_of_low_rank_in_each_part(pretrained) -> None:
     encoder = pretrained("bert").model.encoder
-    changes = LowRankChanges(encoder, 2, 4.0, ("attention",))
+    changes = LowRankChanges(encoder, 2, 4.0, ("attention",)).to(next(encoder.parameters()).device)
     changes.begin(seed=1)
     for up in changes.up:
         torch.nn.init.normal_(up)

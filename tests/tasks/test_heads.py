@@ -67,18 +67,18 @@ def test_a_head_goes_on_from_what_was_trained(pretrained) -> None:
     bert, modern = pretrained("bert").model, pretrained("modern").model
     pooler = Pooler().build(Beginning(bert.recipe, 2))
     begin(pooler, bert, seed=1)
-    assert torch.equal(pooler.enter.dense.weight, bert.heads["next-sentence"].pooler.weight)
+    assert torch.equal(pooler.enter.dense.weight, bert.heads["next-sentence"].pooler.weight.cpu())
     choice = Transformed(read="mean")
     head = choice.build(Beginning(modern.recipe, 2))
     begin(head, modern, seed=1)
-    assert torch.equal(head.enter.dense.weight, modern.output.transform.dense.weight)
+    assert torch.equal(head.enter.dense.weight, modern.output.transform.dense.weight.cpu())
 
 
 def test_a_pooler_without_pairs_goes_on_from_the_pooler_of_a_stock_folder(pretrained) -> None:
     model = pretrained("bert", "objectives.next-sentence=null", "pooler=true").model
     head = Pooler().build(Beginning(model.recipe, 2))
     begin(head, model, seed=1)
-    assert torch.equal(head.enter.dense.weight, model.pooler.weight)
+    assert torch.equal(head.enter.dense.weight, model.pooler.weight.cpu())
 
 
 @pytest.mark.parametrize("choice", [Dense(), Plain(read="mean")])
@@ -130,7 +130,7 @@ def test_texts_that_are_read_apart_are_read_as_if_alone(pretrained, system: str)
     found = apart.states(net.head.layers, batch).float()
     first, second = model.embed([pair.first, pair.second])
     expected = np.concatenate((first, second, np.abs(first - second), first * second))
-    read = net.head.read(found, batch.coordinates.document)[0].detach().numpy()
+    read = net.head.read(found, batch.coordinates.document)[0].detach().cpu().numpy()
     np.testing.assert_allclose(read, expected, atol=2e-5)
 
 

@@ -16,6 +16,7 @@ TASK = table_task("colours", Columns())
 SETTINGS = {"dropout": 0.0, "decay": 0.0, "compile": False, "batch": 8, "precision": "float32"}
 
 
+@pytest.mark.processor
 def test_the_loss_is_the_likelihood_of_the_text(pretrained) -> None:
     model = pretrained("gpt-2")
     text = "the red bird is old"

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 from forks import together
 from toy import Toy, trained_together, weights
@@ -10,6 +11,7 @@ from bertwright.training.distributed import ALONE, Processes
 from bertwright.training.loop import train
 
 
+@pytest.mark.processor
 def test_two_processes_end_within_rounding_of_one(tmp_path: Path) -> None:
     together(trained_together, tmp_path)
     for precision, tolerance in (("float32", 1e-5), ("bf16", 2e-2)):

@@ -37,6 +37,7 @@ def test_what_is_remembered_is_trained_with(data: Data, tmp_path: Path) -> None:
     assert not torch.allclose(trained[0], trained[1], atol=1e-5)
 
 
+@pytest.mark.processor
 def test_processes_remember_their_own_rows_and_one_goes_on_with_all(
     data: Data, tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ from bertwright.encoder.locality import rule_at
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.visibility import view
+from bertwright.machine import synchronise, usual_device
 from bertwright.recipes import Recipe
 
 CONTESTANTS: Mapping[str, tuple[str, ...]] = {
@@ -53,7 +54,7 @@ def compare(
 ) -> list[dict[str, Any]]:
     """One row of figures per length: microseconds a token of every contestant, and how many times
     faster than attention to everything it is."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = usual_device().type
     rows: list[dict[str, Any]] = []
     for length in lengths:
         batch = max(1, batch_tokens // length)
@@ -93,7 +94,7 @@ def _turn(recipe: tuple[str, ...], batch: int, length: int, device: str) -> Turn
 def _clock(device: str) -> float:
     if device == "cpu":
         return time.process_time()
-    torch.cuda.synchronize()
+    synchronise(device)
     return time.perf_counter()
 
 

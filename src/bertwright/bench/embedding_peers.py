@@ -34,7 +34,7 @@ def sentence_transformers(folder: Path, dtype: Literal["float32", "bfloat16"]) -
 
     def embed(texts: Sequence[str]) -> Vectors:
         found: Tensor = peer.encode(list(texts), show_progress_bar=False, convert_to_tensor=True)
-        return found.float().numpy()
+        return found.float().cpu().numpy()
 
     return embed
 

@@ -13,13 +13,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import torch
-
 from bertwright.bench.loading import seconds_per_batch
 from bertwright.bench.turns import Contestant
 from bertwright.bench.workload import VOCABULARY_SIZE, Workload
 from bertwright.extras import require
-from bertwright.machine import HUGE_PAGES, matrix_peak
+from bertwright.machine import HUGE_PAGES, matrix_peak, usual_device
 from bertwright.model.counting import arithmetic
 
 TURN_SECONDS = 2.0
@@ -61,7 +59,7 @@ def compare(
         workload.recipe()
     if not alone:
         require("transformers", "huggingface")
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = usual_device().type
     rows: list[dict[str, Any]] = []
     for workload in workloads:
         row = _compare(workload, rounds, {} if alone else PEERS, device, say)

@@ -122,7 +122,8 @@ class Either(Passage):
     ) -> Tensor:
         if noise is None:
             return super().forward(x, blocks, step, noise, real, notes)
-        drawn: list[float] = uniform(noise, torch.tensor(blocks), SITE).tolist()
+        places = torch.tensor(blocks, device=noise.seed.device)
+        drawn: list[float] = uniform(noise, places, SITE).tolist()
         for index, number in zip(blocks, drawn, strict=True):
             own = step(index)
             if number < self.rate:

@@ -225,7 +225,11 @@ class Encoder(nn.Module):
         """
         with ExitStack() as stack:
             for name, gate in gates.items():
-                stack.enter_context(self.replace(name, lambda value, gate=gate: value * gate))
+
+                def gated(value: Tensor, gate: Tensor = gate) -> Tensor:
+                    return value * gate.to(value.device)
+
+                stack.enter_context(self.replace(name, gated))
             yield
 
     @contextmanager

@@ -133,11 +133,20 @@ def initialise(module: nn.Module, choice: Initialisation, seed: int) -> None:
         elif role.kind == "bias":
             weight.zero_()
         else:
-            generator = torch.Generator().manual_seed(key(seed, "initialisation", name) >> 1)
             deviation = choice.deviation(weight, role, num_residual.get(name, 1))
-            if choice.cut:
-                bound = choice.cut * deviation
-                nn.init.trunc_normal_(weight, 0.0, deviation, -bound, bound, generator)
-            else:
-                nn.init.normal_(weight, 0.0, deviation, generator)
+            draw(weight, deviation, choice.cut, key(seed, "initialisation", name))
             weight[: len(weight) // role.parts] *= role.first_part
+
+
+@torch.no_grad()
+def draw(weight: Tensor, deviation: float, cut: float | None, word: int) -> None:
+    """Fill a parameter with normal numbers, none further out than ``cut`` deviations unless it is
+    None; ``word`` says which. They are drawn on the processor: the same ones for every device."""
+    generator = torch.Generator().manual_seed(word >> 1)
+    drawn = torch.empty_like(weight, device="cpu")
+    if cut:
+        bound = cut * deviation
+        nn.init.trunc_normal_(drawn, 0.0, deviation, -bound, bound, generator)
+    else:
+        nn.init.normal_(drawn, 0.0, deviation, generator)
+    weight.copy_(drawn)

@@ -46,7 +46,7 @@ def steps_within(low: Tensor, high: Tensor, bits: int, scheme: Scheme) -> Steps:
     low, high = low.float().clamp(max=0.0), high.float().clamp(min=0.0)
     if scheme == "symmetric":
         top = highest_level(bits, scheme)
-        scale = _exact(torch.maximum(-low, high) / top)
+        scale = _exact(_divided(torch.maximum(-low, high), top))
         return Steps(scale, torch.full_like(scale, -top), torch.full_like(scale, top))
     return _between(low, high, highest_level(bits, scheme), 0)
 
@@ -58,9 +58,14 @@ def highest_level(bits: int, scheme: Scheme) -> int:
 
 def _between(low: Tensor, high: Tensor, top: int, unused: int) -> Steps:
     """So many steps, the last of which are ``unused``."""
-    scale = _exact((high - low) / (top - unused))
+    scale = _exact(_divided(high - low, top - unused))
     lowest = torch.round(low / scale)
     return Steps(scale, lowest, lowest + top)
+
+
+def _divided(values: Tensor, by: int) -> Tensor:
+    """Rounded once. By a plain number a card would not divide, but multiply with its reciprocal."""
+    return values / torch.full_like(values, by)
 
 
 def _exact(scale: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from bertwright.encoder.kernels.eight_bits import eight_bits_are_fast, in_eight_
 from bertwright.encoder.kernels.packed import bfloat16_is_fast, pack
 from bertwright.encoder.stream import Coordinates
 from bertwright.errors import UserError
+from bertwright.machine import usual_device
 from bertwright.model.folder import save_model
 from bertwright.model.generating.continuing import Continuation
 from bertwright.model.generating.decoding import decoding_of
@@ -59,7 +60,7 @@ class TextModel:
         if precision not in (None, *get_args(ReadingPrecision)):
             known = ", ".join(get_args(ReadingPrecision))
             raise UserError(f"there is no precision {precision!r}: choose one of {known}")
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.device = usual_device()
         self.model = model.to(self.device).eval()
         self.tokenizer = tokenizer
         fast = self.device.type == "cuda" or bfloat16_is_fast()

@@ -118,7 +118,7 @@ class Generator(nn.Module):
         ``place`` (M,) tells them apart; without noise the draw is always the same.
         """
         logits = self.output.logits(states, self.encoder.embeddings.table)
-        shares = torch.softmax(logits.float(), dim=-1).cumsum(-1)
+        shares = _running_sums(torch.softmax(logits.float(), dim=-1))
         drawn = uniform(noise or Noise.of(0, 0), place, SITE)[:, None] * shares[:, -1:]
         return torch.searchsorted(shares, drawn).squeeze(1).clamp(max=shares.shape[1] - 1)
 
@@ -126,3 +126,17 @@ class Generator(nn.Module):
         """Compile the encoder and the output."""
         self.encoder.compile_parts()
         self.output.compile_parts()
+
+
+def _running_sums(shares: Tensor) -> Tensor:
+    """Of each row of (M, V).
+
+    Where all is to be the same every time PyTorch refuses to sum so on a card, for the sake of one
+    row alone; of several, the threads that have a row sum it in order.
+    """
+    strictness = torch.get_deterministic_debug_mode()
+    torch.set_deterministic_debug_mode("default")
+    try:
+        return shares.cumsum(-1)
+    finally:
+        torch.set_deterministic_debug_mode(strictness)

@@ -44,8 +44,7 @@ class KeptStates:
     def standard(self, part: int) -> Standard:
         """The standard form of what the head of a part makes of its training rows at first."""
         mix, device = self._heads[part].mix, self._source.device
-        found = Standard.of(mix(states.float()) for states in self._training(part))
-        return Standard(found.centre.to(device), found.spread.to(device))
+        return Standard.of(mix(states.to(device).float()) for states in self._training(part))
 
     def _training(self, part: int) -> list[Tensor]:
         if not self._train:

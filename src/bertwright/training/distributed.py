@@ -14,6 +14,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from bertwright.errors import UserError
+from bertwright.machine import usual_device
+
 Value = TypeVar("Value")
 
 
@@ -78,10 +81,9 @@ ALONE = Processes()
 def processes() -> Generator[Processes]:
     """The processes that torchrun started, or this one alone; on CUDA each has a card."""
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    device = CPU
     if torch.cuda.is_available():
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-        torch.cuda.set_device(device)
+        _take_card(int(os.environ.get("LOCAL_RANK", "0")))
+    device = usual_device()
     if world == 1:
         yield Processes(device=device)
         return
@@ -91,3 +93,11 @@ def processes() -> Generator[Processes]:
         yield Processes(rank, world, device)
     finally:
         dist.destroy_process_group()
+
+
+def _take_card(number: int) -> None:
+    """Make a card this process's own."""
+    cards = torch.cuda.device_count()
+    if number >= cards:
+        raise UserError(f"there are {cards} cards for more processes: start one for each card")
+    torch.cuda.set_device(number)

@@ -26,6 +26,7 @@ from bertwright.training.clock import Clock, Place, When, never
 from bertwright.training.distributed import ALONE, Processes
 from bertwright.training.interruption import Interruption, interruptions
 from bertwright.training.procedure import Procedure
+from bertwright.training.repeatable import repeatable
 from bertwright.training.reporting import Reporter
 from bertwright.training.step_watch import Pending, StepWatch
 
@@ -108,7 +109,8 @@ def train(job: Job[MicroBatch], start: Checkpoint | None = None) -> Outcome:
     run = _Run(job)
     if start is not None:
         run.restore(start)
-    with interruptions(job.checkpoints is not None) as interruption, job.reporter:
+    safely = interruptions(job.checkpoints is not None)
+    with repeatable(job.processes.device), safely as interruption, job.reporter:
         return run.to_the_end(interruption)
 
 

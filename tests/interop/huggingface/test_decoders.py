@@ -40,6 +40,7 @@ STOCK: dict[str, tuple[str, dict[str, Any]]] = {
 
 def same(stock: transformers.PreTrainedModel, ours: Model, lengths: tuple[int, ...]) -> None:
     """States of the encoder and logits of the decoder agree at every real place."""
+    ours = ours.cpu()
     pieces, real = rows(ours.vocabulary_size, lengths, stock.config.pad_token_id)
     given = pieces.roll(1, 0)[:, :7].contiguous()
     mask = real.long()

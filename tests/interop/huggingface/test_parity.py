@@ -37,6 +37,7 @@ def same(stock: transformers.PreTrainedModel, ours: Model, lengths: tuple[int, .
     """States, logits and pair logits agree at every real place."""
     spoken = ours.recipe.encoder.embeddings.languages
     segmented = ours.recipe.encoder.embeddings.segments > 1
+    ours = ours.cpu()
     pieces, real = rows(ours.vocabulary_size, lengths, stock.config.pad_token_id)
     segment = (torch.arange(pieces.shape[1]) > 4).long().expand_as(pieces) if segmented else None
     inputs: dict[str, Tensor] = {"input_ids": pieces, "attention_mask": real.long()}

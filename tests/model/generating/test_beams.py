@@ -87,7 +87,7 @@ def test_length_counts_as_much_as_is_asked(tokenizer: Tokenizer) -> None:
     output = model.model.output
     assert output is not None
     with torch.no_grad():
-        output.bias = torch.nn.Parameter(torch.zeros(tokenizer.size))
+        output.bias = torch.nn.Parameter(torch.zeros(tokenizer.size, device=model.device))
         output.bias[tokenizer.specials.end] = 4.0
     lengths: dict[float, int] = {}
     for power in (0.0, 3.0):

@@ -142,7 +142,7 @@ class AttentionExplains(Analysis):
         best = 0.0, 0.0
         generator = torch.Generator().manual_seed(0)
         for each in added:
-            each.data.normal_(0, 0.1, generator=generator)
+            each.data.copy_(0.1 * torch.randn(each.shape, generator=generator))
         for _ in range(self.steps):
             with torch.enable_grad():
                 weights, said = own.with_scores(added)
@@ -163,7 +163,8 @@ def permuted(generator: torch.Generator) -> Change:
     """Every row of attention among the places that it looks at, in an order that is drawn."""
 
     def change(weights: Tensor) -> Tensor:
-        drawn = torch.rand(weights.shape, generator=generator).masked_fill(weights == 0, 2.0)
+        drawn = torch.rand(weights.shape, generator=generator).to(weights.device)
+        drawn = drawn.masked_fill(weights == 0, 2.0)
         # The n-th place that is looked at gets what the place has whose number is the n-th drawn.
         order, seen = drawn.argsort(-1), (weights == 0).to(drawn).argsort(stable=True, dim=-1)
         return torch.zeros_like(weights).scatter(-1, seen, weights.gather(-1, order))

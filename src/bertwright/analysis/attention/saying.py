@@ -46,10 +46,12 @@ class Saying:
     @torch.no_grad()
     def of(subject: Subject, text: ReadText, seed: int, number: int) -> "Saying":
         """The answer as it is; the place that is hidden is drawn."""
-        pieces, place = torch.tensor([text.pieces]), None
+        device = subject.text_model.device
+        pieces, place = torch.tensor([text.pieces], device=device), None
         coordinates = Coordinates.plain(pieces)
         if text.segmented:
-            coordinates = Coordinates(coordinates.place, segment=torch.tensor([text.parts]))
+            segment = torch.tensor([text.parts], device=device)
+            coordinates = Coordinates(coordinates.place, segment=segment)
         if not names_classes(subject):
             inside = np.flatnonzero(text.word >= 0)
             place = int(inside[uniform(key(seed, "saying"), number, inside).argmin()])

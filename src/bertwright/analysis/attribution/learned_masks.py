@@ -74,18 +74,17 @@ class LearnedMasks(Analysis):
             with torch.no_grad():
                 is_open = gates.through(own, gates.num_layers).squeeze(-1) > 0.5
                 chances = gates.chances(own, gates.num_layers)
-                drawn = torch.from_numpy(
-                    uniform(key(case.seed, "open"), number, own.inside.numpy())
-                )
+                drawn = uniform(key(case.seed, "open"), number, own.inside.cpu().numpy())
                 others = torch.zeros_like(is_open)
-                others[own.inside[drawn.argsort()[: int(is_open[own.inside].sum())]]] = True
+                as_many = torch.from_numpy(drawn).argsort()[: int(is_open[own.inside].sum())]
+                others[own.inside[as_many]] = True
                 others[own.outside] = is_open[own.outside]
                 said = [
                     own.with_open(each.to(own.entry), gates.masked) for each in (is_open, others)
                 ]
             kept.append((int(is_open[own.inside].sum()), len(own.inside)))
             moved.append([float(divergence(own.answer, each)) for each in said])
-            first = chances.double().numpy() if first is None else first
+            first = chances.double().cpu().numpy() if first is None else first
         shares, ones = np.array(kept, np.float64), np.ones(len(kept))
         found, random = np.array(moved, np.float64).T
         assert first is not None, "some texts judge"
@@ -135,7 +134,7 @@ class LearnedMasks(Analysis):
         generator = torch.Generator().manual_seed(key(case.seed, "learned masks") >> 1)
         gates = Gates(texts[0].entry.shape[-1], len(texts[0].states), case.subject, generator)
         update = torch.optim.Adam(gates.parameters(), self.rate)
-        pull = torch.ones(())
+        pull = texts[0].entry.new_ones(())
         for step in range(self.steps):
             own = texts[step % len(texts)]
             layer = int(torch.randint(gates.num_layers + 1, (), generator=generator))
@@ -176,7 +175,7 @@ class Masked:
         with subject.encoder.record(ENTRY, "blocks.*.residual") as values:
             saying.said()
         states = [values[f"blocks.{n}.residual"][0] for n in range(subject.num_layers)]
-        may = torch.from_numpy(text.word >= 0)
+        may = torch.from_numpy(text.word >= 0).to(values[ENTRY].device)
         if saying.place is not None:
             may[saying.place] = False
         inside, outside = may.nonzero().flatten(), (~may).nonzero().flatten()
@@ -206,7 +205,8 @@ class Gates(nn.Module):
     ) -> None:
         super().__init__()
         self.num_layers = num_layers
-        mask = torch.tensor([[subject.tokenizer.specials.mask]])
+        device = subject.text_model.device
+        mask = torch.tensor([[subject.tokenizer.specials.mask]], device=device)
         with torch.no_grad(), subject.encoder.record(ENTRY) as values:
             subject.encoder(mask, Coordinates.plain(mask), stop_after=0)
         self.masked = nn.Parameter(values[ENTRY][0, 0].clone())
@@ -217,10 +217,11 @@ class Gates(nn.Module):
         )
         for layer in self.layers:
             for parameter in layer.parameters():
-                parameter.data.normal_(0, parameter.shape[-1] ** -0.5, generator=generator)
+                drawn = torch.randn(parameter.shape, generator=generator)
+                parameter.data.copy_(drawn * parameter.shape[-1] ** -0.5)
             layer[2].weight.data.mul_(0.1)  # type: ignore[index]
             layer[2].bias.data.fill_(OPEN_AT_FIRST)  # type: ignore[index]
-        self.to(self.masked.dtype)
+        self.to(device, self.masked.dtype)
 
     def logits(self, own: Masked, layer: int) -> list[Tensor]:
         """Of the gates of all layers up to this one, (T,) each."""

@@ -101,19 +101,20 @@ def importances(
     """The mean over sentences of the slope of the loss in the gates of heads, (layers, H), divided
     by the length of those of their layer, and of feed-forwards, (layers,)."""
     net, answering = tuned.net, tuned.answering
-    own = torch.from_numpy(mask.heads).float(), torch.from_numpy(mask.feed_forwards).float()
-    gates = [gate.requires_grad_() for gate in own]
+    device = tuned.device
+    own = (torch.from_numpy(each).float() for each in (mask.heads, mask.feed_forwards))
+    gates = [gate.to(device).requires_grad_() for gate in own]
     sums = [torch.zeros_like(gate) for gate in gates]
     rows = answering.rows(tuned.maker, sentences)
     for row in rows:
-        pieces = torch.tensor([row.pieces])
-        target = torch.tensor(answering.targets([row], sentences[row.example]))
+        pieces = torch.tensor([row.pieces], device=device)
+        target = torch.tensor(answering.targets([row], sentences[row.example]), device=device)
         with torch.enable_grad(), net.encoder.gate(_gates(*gates)):
-            said = net(pieces, Coordinates.plain(pieces), torch.tensor(row.places))
+            said = net(pieces, Coordinates.plain(pieces), pieces.new_tensor(row.places))
             slopes = torch.autograd.grad(F.cross_entropy(said, target.long()), gates)
         for total, slope in zip(sums, slopes, strict=True):
             total += slope.abs() / len(rows)
-    heads, feed_forwards = (total.double().numpy() for total in sums)
+    heads, feed_forwards = (total.double().cpu().numpy() for total in sums)
     lengths = np.linalg.norm(heads, axis=1, keepdims=True)
     return heads / np.maximum(lengths, 1e-12), feed_forwards
 

@@ -101,7 +101,7 @@ class EffectiveHeard:
                 found, rank = effective(raw, written, seen, self.constrained)
                 self.free[number, layer] = (size - rank).cpu()
                 self.correlations[number, layer] = correlation(raw, found, seen).cpu()
-                of_text = columns[row : row + 1, :size], torch.tensor([float(size)])
+                of_text = columns[row : row + 1, :size], raw.new_tensor([float(size)])
                 self.raw[number, layer] = shares(raw[None], *of_text)[0]
                 self.effective[number, layer] = shares(found[None], *of_text)[0]
 

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from bertwright.analysis.findings import Stored
 
@@ -36,21 +37,26 @@ OfToy = Callable[[Stored], Iterator[Expected]]
 
 def equal(what: str, found: ArrayLike, wanted: ArrayLike, within: float = 1e-6) -> Expected:
     """All of these are those, to so much."""
-    difference = np.abs(np.asarray(found, np.float64) - np.asarray(wanted, np.float64)).max()
+    difference = np.abs(_numbers(found) - _numbers(wanted)).max()
     return Expected(f"{what}: greatest difference", float(difference), 0.0, within)
 
 
 def above(what: str, found: ArrayLike, limit: float) -> Expected:
     """All of these are above so much."""
-    return Expected(what, float(np.min(np.asarray(found, np.float64))), limit, np.inf)
+    return Expected(what, float(_numbers(found).min()), limit, np.inf)
 
 
 def below(what: str, found: ArrayLike, limit: float) -> Expected:
     """All of these are below so much."""
-    return Expected(what, float(np.max(np.asarray(found, np.float64))), -np.inf, limit)
+    return Expected(what, float(_numbers(found).max()), -np.inf, limit)
 
 
 def same(what: str, found: object, wanted: object) -> Expected:
     """This is that."""
     told = f"{what}: {found} for {wanted}"
     return Expected(told, float(found == wanted), 1.0, 1.0)
+
+
+def _numbers(values: ArrayLike) -> NDArray[np.float64]:
+    """Wherever they are."""
+    return np.asarray(values.cpu() if isinstance(values, Tensor) else values, np.float64)

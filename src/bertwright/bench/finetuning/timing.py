@@ -9,8 +9,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import torch
-
 from bertwright.bench.embedding import checkpoint_folder
 from bertwright.bench.finetuning import peer
 from bertwright.bench.finetuning.ours import finetuning_of
@@ -18,7 +16,7 @@ from bertwright.bench.finetuning.plan import Plan
 from bertwright.bench.ours import Laps
 from bertwright.bench.turns import Contestant, Turns
 from bertwright.interop.loading import load
-from bertwright.machine import tune_allocator
+from bertwright.machine import tune_allocator, usual_device
 from bertwright.tasks.assembling import prepare_training
 from bertwright.tasks.finetuning import with_every_seed
 from bertwright.tasks.parts import Part
@@ -111,8 +109,7 @@ def main() -> None:
     settings: dict[str, Any] = json.loads(sys.argv[1])
     if settings["side"] != "default":
         tune_allocator()
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    turns = Turns.over_standard_streams(device)
+    turns = Turns.over_standard_streams(usual_device().type)
     turns.mixed = True
     contend(Plan.load(Path(settings["plan"])), settings["task"], settings["side"], turns)
 

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from bertwright.bench.learning.arms import Arm, OurArm
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.memory import Memory
+from bertwright.machine import usual_device
 from bertwright.model.folder import load_model
 from bertwright.model.model import Model, TensorBatch
 from bertwright.objectives.objective import Loss, Objective
@@ -30,7 +31,7 @@ def figures(arm: Arm, folder: Path, recipe: Recipe, data: Data) -> dict[str, flo
         recipe = model.recipe
     else:
         model = StockAnswers(folder)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = usual_device()
     model.to(device)
     return held_out(recipe, len(recipe.phases) - 1, data, TOKENS_AT_END).figures(model, device)
 

@@ -32,7 +32,7 @@ def _best(values: Tensor, number: int) -> Tensor:
     flat = values.flatten().float()
     if number in (0, len(flat)):
         return torch.full_like(values, bool(number), dtype=torch.bool)
-    least = flat.kthvalue(len(flat) - number + 1).values
+    least = flat.topk(number, sorted=False).values.amin()
     found = flat > least
     equals = (flat == least).nonzero().flatten()
     found[equals[: number - int(found.sum())]] = True

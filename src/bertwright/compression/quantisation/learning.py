@@ -114,7 +114,7 @@ class Watch:
 
     def begin(self) -> None:
         """Nothing has come by yet."""
-        self.observed.begin()
+        self.observed.to(self._rounding.on.device).begin()
         for buffer in self._rounding.buffers():
             buffer.zero_()
 

@@ -111,4 +111,4 @@ def reached(values: Tensor, share: float) -> Tensor:
     number = values.shape[1]
     # Less a little: rounding must not ask for one more.
     rank = max(ceil(share / 100 * number - 1e-6), 1)
-    return values.kthvalue(rank, dim=1).values
+    return values.topk(rank, largest=False, sorted=False).values.amax(1)

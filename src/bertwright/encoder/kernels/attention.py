@@ -40,6 +40,7 @@ class Kernel:
     shapes: tuple[str, ...] = ("all", "causal", "documents", "mask")
     devices: tuple[str, ...] = ("cpu", "cuda", "mps")
     half_precision_only: bool = False
+    narrowest: int = 1
 
     def lacks(self, call: Call) -> str | None:
         """What this kernel cannot do of a call, in words."""
@@ -57,6 +58,8 @@ class Kernel:
             return f"the device {call.query.device.type!r}"
         if self.half_precision_only and call.query.dtype == torch.float32:
             return "float32"
+        if call.query.shape[-1] < self.narrowest:
+            return f"heads narrower than {self.narrowest}"
         return None
 
 
@@ -80,9 +83,11 @@ def _automatic(call: Call) -> str:
     elif torch.compiler.is_exporting():  # for rows of any length
         candidates = ("explicit",)
     elif call.query.device.type == "cuda":
-        candidates = ("varlen", "flex", "sdpa", "explicit")
-        if call.view.shape in ("all", "causal") or not call.is_square:
-            candidates = ("sdpa", "explicit")
+        candidates = ("sdpa", "explicit")
+        if call.view.shape in ("documents", "mask") and call.is_square:
+            # Flex is compiled for each length and each number of rows: for steps that are, too.
+            flex = ("flex",) if torch.compiler.is_compiling() else ()
+            candidates = ("varlen", *flex, "sdpa", "explicit")
     elif call.query.shape[2] > LONG:
         candidates = ("sdpa", "explicit")
     return next(name for name in candidates if KERNELS[name].lacks(call) is None)
@@ -207,7 +212,7 @@ KERNELS: dict[str, Kernel] = {
             devices=("cuda",),
             half_precision_only=True,
         ),
-        Kernel("flex", _flex, devices=("cuda",)),
+        Kernel("flex", _flex, devices=("cuda",), narrowest=16),
         Kernel("tiled", tiled, dropout=True, shapes=("tiles",)),
     )
 }

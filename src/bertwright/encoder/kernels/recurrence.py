@@ -73,7 +73,7 @@ def fused(x: Tensor, lengths: Tensor, start: State, weights: Weights) -> tuple[T
     """h (R, T, S), 0 behind the end of a run, and what every run has come to, in one call; without
     projection or clip."""
     whole = bool((lengths == x.shape[1]).all())
-    begun = (start.h[None], start.c[None])
+    begun = (start.h[None].contiguous(), start.c[None].contiguous())
     flat = [weights.input, weights.recurrent, weights.bias, torch.zeros_like(weights.bias)]
     settings = (True, 1, 0.0, torch.is_grad_enabled(), False)
     if whole:

@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bertwright.encoder.encoder import Encoder, blocks_of
+from bertwright.encoder.initialisation import draw
 from bertwright.randomness import key
 
 DEVIATION = 1e-2
@@ -37,7 +38,4 @@ def begin_adapters(encoder: Encoder, seed: int) -> None:
         if ".adapters." in name:
             parameter.zero_()
             if parameter.dim() == 2:
-                generator = torch.Generator().manual_seed(key(seed, "adapters", name) >> 1)
-                nn.init.trunc_normal_(
-                    parameter, 0.0, DEVIATION, -2 * DEVIATION, 2 * DEVIATION, generator
-                )
+                draw(parameter, DEVIATION, 2.0, key(seed, "adapters", name))

@@ -40,7 +40,8 @@ def mixing() -> Iterator[Expected]:
     """Blocks that write nothing keep every state its own."""
     subject = identity()
     (text,) = read_texts(subject, [Example(SENTENCES[0])])
-    for layer, found in enumerate(contributions(subject, torch.tensor([text.pieces]), 2, 0)):
+    pieces = torch.tensor([text.pieces], device=subject.text_model.device)
+    for layer, found in enumerate(contributions(subject, pieces, 2, 0)):
         yield equal(f"shares of layer {layer}", found, np.eye(len(text)))
 
 

@@ -189,7 +189,7 @@ def _first_order() -> Iterator[Expected]:
 def _slopes(system: str, own: Answers, trigger: Trigger) -> Iterator[Expected]:
     slope = gradient(own, trigger)
     generator = torch.Generator().manual_seed(0)
-    direction = torch.randn(slope.shape, generator=generator, dtype=slope.dtype)
+    direction = torch.randn(slope.shape, generator=generator, dtype=slope.dtype).to(slope.device)
 
     def moved(step: float) -> float:
         def by(vectors: Tensor) -> Tensor:

@@ -37,7 +37,7 @@ def change() -> Iterator[Expected]:
     with torch.no_grad():
         for parameter in case.other.encoder.blocks[2].parameters():
             noise = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
-            parameter += 0.5 * parameter.std(correction=0) * noise
+            parameter += 0.5 * parameter.std(correction=0) * noise.to(parameter.device)
     found = Change().run(case)
     gone, alike = (_layers_of(found, metric) for metric in ("change of parameters", "likeness"))
     yield equal("layers before the one that was changed", gone[:2], 0)
