@@ -13,6 +13,7 @@ from bertwright.significance import (
     mcnemar,
     of_count,
     of_difference,
+    of_means,
     of_ratio,
     of_sums,
     sign_flips,
@@ -44,6 +45,17 @@ def test_a_paired_interval_covers_no_difference_as_often_as_it_says() -> None:
         found = of_difference((first, wholes), (second, wholes), seed=number)
         covered += found.low <= 0 <= found.high
     assert 0.93 <= covered / SIMULATIONS <= 0.97
+
+
+def test_an_interval_of_two_groups_covers_no_difference_as_often_as_it_says() -> None:
+    """Of few beside many, too: both are drawn."""
+    generator = np.random.default_rng(2)
+    missed = 0
+    for number in range(300):
+        found = of_means(generator.normal(size=12), generator.normal(size=60), seed=number)
+        missed += not found.low <= 0 <= found.high
+    assert 3 <= missed <= 36
+    assert np.isnan(of_means(np.zeros(1), np.zeros(40)).low)
 
 
 def test_an_exact_interval_covers_the_truth_at_least_as_often_as_it_says() -> None:

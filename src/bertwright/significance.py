@@ -73,6 +73,15 @@ def of_difference(
     return _interval(value, drawn, len(part), level)
 
 
+def of_means(first: Floats, second: Floats, *, level: float = 0.95, seed: int = 0) -> Interval:
+    """The mean of ``first`` (N,) less that of ``second`` (M,), which are of other texts: both are
+    drawn, and the fewer of them are its units."""
+    means = (_draws(len(first), seed) @ first / len(first), _draws(len(second), seed + 1) @ second)
+    drawn = means[0] - means[1] / len(second)
+    number = min(len(first), len(second))
+    return _interval(first.mean() - second.mean(), drawn, number, level)
+
+
 def of_sums(
     figure: Callable[[Floats], Floats],
     first: Floats,

@@ -14,7 +14,6 @@ from bertwright.analysis.analysis import Case
 from bertwright.analysis.asking import Asking
 from bertwright.analysis.attention.rollout import rollout
 from bertwright.analysis.attribution.answers import Answer
-from bertwright.analysis.attribution.entering import entered
 from bertwright.analysis.listening import heard_batches
 from bertwright.analysis.planted.models import small_case
 from bertwright.analysis.removal.importance import importances
@@ -99,8 +98,8 @@ def test_integrated_gradients(points: int) -> None:
         found, _ = own.attributed(points)
         masks = torch.full_like(own.pieces, case.subject.tokenizer.specials.mask)
         theirs = IntegratedGradients(own.scores).attribute(
-            entered(case.subject, own.pieces),
-            entered(case.subject, masks),
+            own.entered(own.pieces),
+            own.entered(masks),
             n_steps=points,
             method="riemann_middle",
         )

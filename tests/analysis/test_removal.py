@@ -9,8 +9,10 @@ import torch
 
 from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.asking import Asking
-from bertwright.analysis.planted.models import SENTENCES, small_subject
+from bertwright.analysis.findings import Stored
+from bertwright.analysis.planted.models import SENTENCES, small_case, small_subject
 from bertwright.analysis.questions import questions
+from bertwright.analysis.removal.fixed_heads import PATTERNS, patterns
 from bertwright.analysis.removal.gates import gated, open_gates
 from bertwright.analysis.removal.importance import by_layer, importances, losses_alone
 from bertwright.analysis.removal.layers import likeness, without
@@ -172,3 +174,25 @@ def test_without_a_penalty_gates_of_heads_that_write_nothing_stay() -> None:
     dead = torch.ones_like(logits, dtype=torch.bool)
     dead[LIVE] = False
     assert (logits[dead] == 2.0).all()
+
+
+def test_patterns_know_nothing_of_padding_and_are_those_of_the_source() -> None:
+    for size in (5, 9):
+        real = torch.arange(9)[None] < size
+        seen = (real[:, None] & real[..., None])[:, None]
+        padded, alone = patterns(seen, real), patterns(seen[..., :size, :size], real[:, :size])
+        for one, other in zip(padded, alone, strict=True):
+            assert torch.equal(one[..., :size, :size], other.expand(1, 1, size, size))
+    left, right = (alone[PATTERNS.index(name)][0, 0] for name in ("left", "right"))
+    cubes = torch.arange(1, 9, dtype=torch.float64) ** 3
+    torch.testing.assert_close(left[4, :4], cubes[:4] / cubes[:4].sum())
+    torch.testing.assert_close(right[4, 5:], cubes[:4].flip(0) / cubes[:4].sum())
+
+
+def test_gates_that_close_nothing_are_no_sign_that_heads_can_go() -> None:
+    own = small_case()
+    analysis = LearnedGates(penalties=(1e-9, 1e-8), steps=2)
+    found = analysis.run(own)
+    stored = Stored({}, [each.as_dict() for each in found.findings], found.arrays)
+    (told,) = analysis.conclusions(stored)
+    assert (told.value, told.verdict == "seen") == (0.0, False)

@@ -5,7 +5,12 @@ from bertwright.analysis.analysis import Case
 from bertwright.analysis.asking import Asking, Questions
 from bertwright.analysis.classifying import Classifying, names_classes, right_classes
 from bertwright.analysis.subject import Subject
+from bertwright.model.hidden import last_asked
+from bertwright.objectives.masked import Masked
+from bertwright.objectives.permutation import Permutation
 from bertwright.tasks.fine_tuned import FineTuned
+
+HIDDEN = "hidden pieces in their own places"
 
 
 def questions(case: Case) -> Questions:
@@ -26,4 +31,22 @@ def lacks_questions(subject: Subject) -> str | None:
             return "its classes are words in a template, which stands around every text"
     elif not model.names_pieces:
         return "its encoder names neither pieces nor classes"
+    return None
+
+
+def lacks_rows_of_text(subject: Subject) -> str | None:
+    """Why the rows of attention are not those of a text alone, in words."""
+    if any(isinstance(own, Permutation) for own in last_asked(subject.text_model.model)):
+        return "it names pieces in rows behind the text, which this does not look at"
+    return None
+
+
+def lacks_hidden_places(subject: Subject) -> str | None:
+    """Why no hidden piece is named where it stands, in words."""
+    model = subject.text_model
+    elsewhere = lacks_rows_of_text(subject) is not None or any(
+        isinstance(own, Masked) and own.shift for own in last_asked(model.model)
+    )
+    if not model.names_pieces or model.continues or elsewhere:
+        return f"it needs a model that names {HIDDEN}"
     return None

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from bertwright.analysis.classifying import names_classes
+from bertwright.analysis.questions import HIDDEN, lacks_hidden_places
+from bertwright.analysis.rows import row_of
 from bertwright.analysis.subject import Subject
 from bertwright.analysis.texts import ReadText
 from bertwright.encoder.stream import Coordinates
@@ -37,21 +39,15 @@ class Saying:
     @staticmethod
     def lacks(subject: Subject) -> str | None:
         """Why it says nothing, in words."""
-        model = subject.text_model
-        if names_classes(subject) or (model.names_pieces and not model.continues):
+        if names_classes(subject) or lacks_hidden_places(subject) is None:
             return None
-        return "it needs a model that names a class of texts, or hidden pieces"
+        return f"it needs a model that names a class of texts, or {HIDDEN}"
 
     @staticmethod
     @torch.no_grad()
     def of(subject: Subject, text: ReadText, seed: int, number: int) -> "Saying":
         """The answer as it is; the place that is hidden is drawn."""
-        device = subject.text_model.device
-        pieces, place = torch.tensor([text.pieces], device=device), None
-        coordinates = Coordinates.plain(pieces)
-        if text.segmented:
-            segment = torch.tensor([text.parts], device=device)
-            coordinates = Coordinates(coordinates.place, segment=segment)
+        (pieces, coordinates), place = row_of(subject, text), None
         if not names_classes(subject):
             inside = np.flatnonzero(text.word >= 0)
             place = int(inside[uniform(key(seed, "saying"), number, inside).argmin()])

@@ -16,7 +16,7 @@ from bertwright.analysis.asking import Questions
 from bertwright.analysis.attention.shares import halves_of
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
-from bertwright.analysis.questions import lacks_questions, questions
+from bertwright.analysis.questions import lacks_questions, lacks_rows_of_text, questions
 from bertwright.analysis.texts import ReadText
 from bertwright.model.reading import ReadBatch
 from bertwright.significance import of_difference, of_ratios
@@ -41,7 +41,8 @@ class AttentionSlopes(Analysis):
     sites = (f"blocks.*.{SITE}",)
 
     def lacks(self, case: Case) -> str | None:
-        return super().lacks(case) or lacks_questions(case.subject)
+        lacking = super().lacks(case) or lacks_questions(case.subject)
+        return lacking or lacks_rows_of_text(case.subject)
 
     def run(self, case: Case) -> Found:
         found = slopes(questions(case))

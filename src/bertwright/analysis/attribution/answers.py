@@ -16,8 +16,11 @@ from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.attribution.entering import ENTRY, entered, entering
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Finding, Found, Stored
+from bertwright.analysis.questions import lacks_hidden_places
+from bertwright.analysis.rows import row_of
 from bertwright.analysis.subject import Subject
 from bertwright.analysis.texts import ReadText, is_told_apart, lacks_longer
+from bertwright.encoder.stream import Coordinates
 from bertwright.randomness import key, uniform
 from bertwright.significance import of_ratio
 
@@ -45,8 +48,8 @@ class AnswerAttribution(Analysis):
     sites = (ENTRY,)
 
     def lacks(self, case: Case) -> str | None:
-        if not case.subject.text_model.names_pieces or case.subject.text_model.continues:
-            return "it needs a model that names hidden pieces"
+        if lacking := lacks_hidden_places(case.subject):
+            return lacking
         return lacks_longer(case.texts) or super().lacks(case)
 
     def run(self, case: Case) -> Found:
@@ -115,6 +118,7 @@ class Answer:
     subject: Subject
     text: ReadText
     pieces: Tensor
+    coordinates: Coordinates
     place: int
     target: int
 
@@ -123,23 +127,27 @@ class Answer:
         """A place of the text, drawn by the seed."""
         inside = np.flatnonzero(text.word >= 0)
         place = int(inside[uniform(key(seed, "asked"), number, inside).argmin()])
-        pieces = torch.tensor([text.pieces], device=subject.text_model.device)
+        pieces, coordinates = row_of(subject, text)
         target = int(pieces[0, place])
         pieces[0, place] = subject.tokenizer.specials.mask
-        return Answer(subject, text, pieces, place, target)
+        return Answer(subject, text, pieces, coordinates, place, target)
+
+    def entered(self, pieces: Tensor) -> Tensor:
+        """What the blocks read of other pieces (B, T) in these places: (B, T, D)."""
+        return entered(self.subject, pieces, self.coordinates)
 
     def scores(self, vectors: Tensor) -> Tensor:
         """The log-probability of the right piece, of each row of vectors (B, T, D)."""
         model = self.subject.text_model.model
         with entering(self.subject, vectors):
-            states = model(self.pieces.expand(len(vectors), -1))
+            states = model(self.pieces.expand(len(vectors), -1), self.coordinates)
         return model.logits(states[:, self.place]).log_softmax(-1)[:, self.target]
 
     def attributed(self, points: int) -> tuple[Mapping[Method, NDArray[np.float64]], float]:
         """What each place gives to the score, (T,) by method, and by how much the sum of the
         integrated ones misses, relative to what it should be."""
         masks = torch.full_like(self.pieces, self.subject.tokenizer.specials.mask)
-        at, start = entered(self.subject, self.pieces), entered(self.subject, masks)
+        at, start = self.entered(self.pieces), self.entered(masks)
         own = self._gradients(at)
         steps = (torch.arange(points, device=at.device) + 0.5) / points
         mean = torch.zeros_like(at)
@@ -165,7 +173,7 @@ class Answer:
         taken = others[np.argsort(-importance[others], kind="stable")[:number]]
         hidden = self.pieces.clone()
         hidden[0, taken.tolist()] = self.subject.tokenizer.specials.mask
-        whole, less = (self.scores(entered(self.subject, p)) for p in (self.pieces, hidden))
+        whole, less = (self.scores(self.entered(p)) for p in (self.pieces, hidden))
         return float(whole - less)
 
     def _gradients(self, vectors: Tensor) -> Tensor:

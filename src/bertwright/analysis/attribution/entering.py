@@ -6,15 +6,16 @@ import torch
 from torch import Tensor
 
 from bertwright.analysis.subject import Subject
+from bertwright.encoder.stream import Coordinates
 
 ENTRY = "embeddings.output"
 
 
 @torch.no_grad()
-def entered(subject: Subject, pieces: Tensor) -> Tensor:
+def entered(subject: Subject, pieces: Tensor, coordinates: Coordinates) -> Tensor:
     """What the blocks read of rows of pieces (B, L): (B, L, D)."""
     with subject.encoder.record(ENTRY) as values:
-        subject.encoder(pieces, stop_after=0)
+        subject.encoder(pieces, coordinates, stop_after=0)
     return values[ENTRY]
 
 

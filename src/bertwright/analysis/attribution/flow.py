@@ -17,9 +17,9 @@ from torch import Tensor
 from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.attention.rollout import rollout
 from bertwright.analysis.attribution.answers import Answer
-from bertwright.analysis.attribution.entering import entered
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Finding, Found, Stored
+from bertwright.analysis.questions import lacks_hidden_places
 from bertwright.significance import of_ratio
 
 Floats = NDArray[np.float64]
@@ -47,8 +47,8 @@ class AttentionFlow(Analysis):
     sites = ("blocks.*.attention.weights",)
 
     def lacks(self, case: Case) -> str | None:
-        if not case.subject.text_model.names_pieces or case.subject.text_model.continues:
-            return "it needs a model that names hidden pieces"
+        if lacking := lacks_hidden_places(case.subject):
+            return lacking
         if not self._chosen(case):
             return f"it needs texts of five to {self.longest} places"
         return super().lacks(case)
@@ -118,7 +118,7 @@ def attended(answer: Answer) -> list[Floats]:
     """The weights of every layer, the mean of its heads, (T, T)."""
     subject = answer.subject
     with subject.encoder.record(*AttentionFlow.sites) as values:
-        subject.text_model.model(answer.pieces)
+        subject.text_model.model(answer.pieces, answer.coordinates)
     layers = (values[f"blocks.{n}.attention.weights"] for n in range(subject.num_layers))
     return [own[0].mean(0).double().cpu().numpy() for own in layers]
 
@@ -129,7 +129,7 @@ def changes_without(answer: Answer) -> Floats:
     hidden = answer.pieces.repeat(len(answer.text), 1)
     hidden.fill_diagonal_(answer.subject.tokenizer.specials.mask)
     rows: Tensor = torch.cat((answer.pieces, hidden))
-    scores = answer.scores(entered(answer.subject, rows)).double().cpu().numpy()
+    scores = answer.scores(answer.entered(rows)).double().cpu().numpy()
     return np.abs(scores[1:] - scores[0])
 
 

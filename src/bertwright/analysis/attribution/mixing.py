@@ -11,11 +11,15 @@ from torch import Tensor
 
 from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.attribution.entering import ENTRY, entered, entering
-from bertwright.analysis.conclusions import Conclusion
+from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Finding, Found, Stored
+from bertwright.analysis.rows import row_of
 from bertwright.analysis.subject import Subject
+from bertwright.analysis.texts import ReadText
 from bertwright.randomness import key
-from bertwright.significance import of_ratios
+from bertwright.significance import of_difference, of_ratios
+
+FALL = "own share, last layer less first"
 
 NEAR = 10
 """Distances that are told apart."""
@@ -45,10 +49,7 @@ class TokenMixing(Analysis):
         own = np.zeros((len(texts), case.subject.num_layers))
         by_distance = np.zeros((len(texts), case.subject.num_layers, NEAR + 1))
         for number, text in enumerate(texts):
-            pieces = torch.tensor([text.pieces], device=case.subject.text_model.device)
-            found = contributions(
-                case.subject, pieces, self.probes, key(case.seed, "mixing", number)
-            )
+            found = contributions(case.subject, text, self.probes, key(case.seed, "mixing", number))
             for layer, shares in enumerate(found):
                 own[number, layer] = np.diag(shares).mean()
                 by_distance[number, layer] = _by_distance(shares)
@@ -56,20 +57,20 @@ class TokenMixing(Analysis):
             Finding.over_texts("own share", interval, layer)
             for layer, interval in enumerate(of_ratios(own, seed=case.seed))
         ]
+        ones = np.ones(len(texts))
+        fall = of_difference((own[:, -1], ones), (own[:, 0], ones), seed=case.seed)
+        findings.append(Finding.over_texts(FALL, fall))
         return Found(findings, {"own": own, "by distance": by_distance.mean(0)})
 
     def conclusions(self, stored: Stored) -> list[Conclusion]:
-        first, last = stored.findings[0], stored.findings[-1]
         return [
-            Conclusion(
+            concluded(
                 "the own share falls from the first block to the last",
                 "falls with depth in BERT-base, and stays the largest",
-                last["value"],
-                tuple(last["interval"]) if "interval" in last else None,
-                first["value"],
-                "behind the first block",
+                stored.of_all(FALL),
+                0.0,
+                "as much",
                 "below",
-                num_units=last["num_units"],
             )
         ]
 
@@ -88,18 +89,18 @@ class TokenMixing(Analysis):
 
 
 def contributions(
-    subject: Subject, pieces: Tensor, probes: int, seed: int
+    subject: Subject, text: ReadText, probes: int, seed: int
 ) -> list[NDArray[np.float64]]:
-    """Of every layer the shares (T, T) of each input in the state of each place; ``pieces`` is one
-    row (1, T)."""
-    vectors = entered(subject, pieces).requires_grad_()
+    """Of every layer the shares (T, T) of each input in the state of each place."""
+    pieces, coordinates = row_of(subject, text)
+    vectors = entered(subject, pieces, coordinates).requires_grad_()
     names = [f"blocks.{layer}.residual" for layer in range(subject.num_layers)]
     with (
         torch.enable_grad(),
         entering(subject, vectors),
         subject.encoder.record(*names, gradients=True) as values,
     ):
-        subject.encoder(pieces)
+        subject.encoder(pieces, coordinates)
     return [_shares(values[name], vectors, probes, seed) for name in names]
 
 

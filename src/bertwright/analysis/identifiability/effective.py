@@ -18,7 +18,7 @@ from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
 from bertwright.analysis.listening import Heard
 from bertwright.analysis.subject import Subject
-from bertwright.significance import of_ratio, of_ratios
+from bertwright.significance import of_means, of_ratio, of_ratios
 
 BINS = (16, 32, 48, 64, 96, 128, 256, 512)
 """Texts are put together by length: up to so many places."""
@@ -120,7 +120,7 @@ class EffectiveHeard:
         means = self.correlations.mean((1, 2))
         short, long = means[self.lengths <= self.width], means[self.lengths > 2 * self.width]
         if len(short) and len(long):
-            fall = of_ratio(float(short.mean()) - long, seed=self.seed)
+            fall = of_means(short, long, seed=self.seed)
             findings.append(Finding.over_texts(FALL, fall))
         number, layers, heads, targets = self.raw.shape
         raw = self.raw.mean(0)

@@ -16,7 +16,7 @@ from bertwright.analysis.asking import Asked, Questions
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
 from bertwright.analysis.listening import Heard, listen
-from bertwright.analysis.questions import lacks_questions, questions
+from bertwright.analysis.questions import lacks_questions, lacks_rows_of_text, questions
 from bertwright.analysis.removal.gates import gated, open_gates
 from bertwright.analysis.texts import lacks_halves
 from bertwright.significance import halves, of_difference
@@ -45,7 +45,7 @@ class FixedHeads(Analysis):
 
     def lacks(self, case: Case) -> str | None:
         lacking = lacks_halves(case.texts, "choose by") or super().lacks(case)
-        return lacking or lacks_questions(case.subject)
+        return lacking or lacks_questions(case.subject) or lacks_rows_of_text(case.subject)
 
     def run(self, case: Case) -> Found:
         subject, (choosing, judging) = case.subject, halves(len(case.texts), case.seed)
@@ -150,14 +150,14 @@ def patterns(seen: Tensor, real: Tensor) -> list[Tensor]:
     length = seen.shape[-1]
     place = torch.arange(length, device=seen.device)
     distance = place[None] - place[:, None]
-    near = (length + distance.clamp(max=0)).double() ** 3
+    size = real.sum(1)[:, None, None]
     last = real.sum(1) - 1
     shapes = {
         "itself": (distance == 0).double()[None],
         "previous": (distance == -1).double()[None],
         "next": (distance == 1).double()[None],
-        "left": (near * (distance < 0))[None],
-        "right": ((length - distance.clamp(min=0)).double() ** 3 * (distance > 0))[None],
+        "left": ((place + 1).double() ** 3 * (distance < 0))[None],
+        "right": ((size - place).clamp(min=0).double() ** 3 * (distance > 0)),
         "first": (place == 0).double().expand(1, length, length),
         "last": (place[None] == last[:, None]).double()[:, None].expand(-1, length, -1),
     }

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from bertwright.analysis.analysis import Case, Listening
-from bertwright.analysis.conclusions import Conclusion, concluded
+from bertwright.analysis.conclusions import Conclusion
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored, span_of
 from bertwright.analysis.listening import Heard
 from bertwright.significance import (
@@ -70,10 +70,14 @@ class RelationHeads(Listening):
             relation = own["metric"].removeprefix("accuracy of ")
             if relation in PUBLISHED:
                 found.append(
-                    concluded(
+                    Conclusion(
                         f"a head finds what {relation} depends on more often than a distance does",
                         PUBLISHED[relation],
-                        own,
+                        own["value"] - own["baseline"]["value"],
+                        tuple(own["lead"]) if "lead" in own else None,
+                        0.0,
+                        "as often",
+                        num_units=own["num_units"],
                     )
                 )
         return found
@@ -145,14 +149,15 @@ class RelationsHeard:
         findings: list[Finding] = []
         chances: list[float] = []
         for number, relation in enumerate(self.relations):
-            total = self.total[judging, number]
+            having = judging[self.total[judging, number] > 0]
+            total = self.total[having, number]
             if total.sum() < self.least or not self.total[choosing, number].any():
                 continue
             by_head = self.right[choosing, ..., number].sum(0, dtype=np.int64)
             layer, head, way = map(int, np.unravel_index(by_head.argmax(), by_head.shape))
             offset = int(self.by_offset[choosing, :, number].sum(0).argmax())
-            right = self.right[judging, layer, head, way, number].astype(np.int64)
-            guessed = self.by_offset[judging, offset, number]
+            right = self.right[having, layer, head, way, number].astype(np.int64)
+            guessed = self.by_offset[having, offset, number]
             interval = of_ratio(right, total, seed=self.seed)
             lead = of_difference((right, total), (guessed, total), seed=self.seed)
             chances.append(sign_flips(right - guessed, seed=self.seed))
@@ -171,7 +176,8 @@ class RelationsHeard:
 
 def guesses(between: Tensor) -> NDArray[np.int64]:
     """What each word depends on by attention between words (H, W, W): (2, H, W), by where it looks
-    most, and by who looks at it most; never itself."""
+    most, and by who looks at it most; never itself, and -1 where that is nobody."""
     size = between.shape[-1]
-    others = between.masked_fill(torch.eye(size, dtype=torch.bool, device=between.device), -1.0)
-    return torch.stack((others.argmax(-1), others.argmax(-2))).cpu().numpy()
+    others = between.masked_fill(torch.eye(size, dtype=torch.bool, device=between.device), 0.0)
+    most = [others.max(axis) for axis in (-1, -2)]
+    return torch.stack([m.indices.where(m.values > 0, -1) for m in most]).cpu().numpy()

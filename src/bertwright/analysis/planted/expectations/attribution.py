@@ -40,8 +40,7 @@ def mixing() -> Iterator[Expected]:
     """Blocks that write nothing keep every state its own."""
     subject = identity()
     (text,) = read_texts(subject, [Example(SENTENCES[0])])
-    pieces = torch.tensor([text.pieces], device=subject.text_model.device)
-    for layer, found in enumerate(contributions(subject, pieces, 2, 0)):
+    for layer, found in enumerate(contributions(subject, text, 2, 0)):
         yield equal(f"shares of layer {layer}", found, np.eye(len(text)))
 
 

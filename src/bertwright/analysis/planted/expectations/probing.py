@@ -13,7 +13,7 @@ from bertwright.analysis.analysis import Case
 from bertwright.analysis.planted.expecting import Expected, above, below, equal
 from bertwright.analysis.planted.models import WORDS, small_subject
 from bertwright.analysis.planted.trees import RELATIONS, TAGS, path_vectors, random_trees
-from bertwright.analysis.probing.description_length import code_length
+from bertwright.analysis.probing.description_length import code_lengths
 from bertwright.analysis.probing.edges import EdgeProbe
 from bertwright.analysis.probing.feature_layers import FIRST, LAST, LAST_FOUR, FeatureLayers
 from bertwright.analysis.probing.identity import TokenIdentity
@@ -126,8 +126,8 @@ def description_length() -> Iterator[Expected]:
     generator = np.random.default_rng(0)
     states = generator.normal(size=(4000, 8))
     bits = 2 * len(states)
-    follows = code_length(states, states[:, :4].argmax(1), 1.0)
-    drawn_labels = code_length(states, generator.integers(0, 4, len(states)), 1.0)
+    follows = code_lengths(states, states[:, :4].argmax(1), 1.0).sum()
+    drawn_labels = code_lengths(states, generator.integers(0, 4, len(states)), 1.0).sum()
     yield below("bits of what follows, relative", follows / bits, 0.2)
     yield equal("bits of what was drawn, relative", drawn_labels / bits, 1, 0.05)
 
