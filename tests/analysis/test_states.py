@@ -94,10 +94,15 @@ def test_every_sense_has_sentences_that_say_its_word_once() -> None:
 
 
 def test_numbers_that_are_unknown_words_are_all_alike() -> None:
-    found = Numbers(below=100, most=40).run(Case(small_subject(), []))
+    asked = Numbers(below=100, most=40)
+    found = asked.run(Case(small_subject(), []))
     told = {(f.metric, f.layer): f.value for f in found.findings}
-    assert told["value, interpolated", 0] == pytest.approx(1)
-    assert told["value, interpolated", 2] == pytest.approx(1)
+    for question in asked.questions(0):
+        learned, judged = (question.values[of] for of in (question.learned, ~question.learned))
+        errors = ((judged - learned.mean()) ** 2).mean()
+        for layer in (0, 2):
+            expected = errors / question.values.var()
+            assert told[question.name, layer] == pytest.approx(expected)
 
 
 def test_places_that_are_all_alike_make_one_vector() -> None:

@@ -53,7 +53,8 @@ class MalformedInput(Analysis):
         before = classified(case.subject, whole)
         classes = likeliest(before)
         _, counts = np.unique(classes, return_counts=True)
-        chance = Baseline("two texts of one class", float(((counts / len(classes)) ** 2).sum()))
+        alike = float(((counts / len(classes)) ** 2).sum())
+        chance = Baseline("two texts of one class, or half of them", max(alike, 0.5))
         findings: list[Finding] = []
         stays: dict[str, NDArray[np.float64]] = {}
         for name, perturbation in PERTURBATIONS.items():

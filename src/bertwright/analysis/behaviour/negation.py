@@ -10,7 +10,7 @@ from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.behaviour.cloze import Words, lacks_words, log_probabilities_in
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
-from bertwright.significance import mcnemar, of_ratio
+from bertwright.significance import mcnemar, of_count
 
 KINDS = {
     "bird": ("a robin", "an eagle"),
@@ -56,7 +56,7 @@ class Negation(Analysis):
         affirmed = likely[False, "kind"] > likely[False, "other"]
         negated = likely[True, "other"] > likely[True, "kind"]
         half = Baseline("a coin", 0.5)
-        shares = [of_ratio(of.astype(float), seed=case.seed) for of in (affirmed, negated)]
+        shares = [of_count(int(of.sum()), len(of)) for of in (affirmed, negated)]
         findings = [
             Finding.over_texts("true completions preferred, affirmed", shares[0], baseline=half),
             Finding.over_texts("true completions preferred, negated", shares[1], baseline=half),

@@ -50,18 +50,21 @@ class PairQuestions(Analysis):
 
     def run(self, case: Case) -> Found:
         parts = _halved(case)
-        others = np.roll(np.arange(len(parts)), 1)
+        learned, judged = halves(len(parts), case.seed)
+        # Within either half: what was learned to follow must not be what is judged not to.
+        others = np.arange(len(parts))
+        for half in (learned, judged):
+            others[half] = np.roll(half, 1)
         wrong = {
             FOLLOWS: [(first, parts[n][1]) for (first, _), n in zip(parts, others, strict=True)],
             ORDER: [(second, first) for first, second in parts],
         }
-        states, half = vectors(case, parts), Baseline("chance", 0.5)
+        states, chance = vectors(case, parts), Baseline("chance", 0.5)
         scores: dict[str, Floats] = {}
-        learned, judged = halves(len(parts), case.seed)
         for name, pairs in wrong.items():
             scores[name] = self._told(states, vectors(case, pairs), learned, judged)
         findings = [
-            Finding.over_texts(name, of_ratio(own, seed=case.seed), baseline=half)
+            Finding.over_texts(name, of_ratio(own, seed=case.seed), baseline=chance)
             for name, own in scores.items()
         ]
         ones = np.ones(len(judged))

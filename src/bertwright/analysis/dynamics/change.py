@@ -28,6 +28,9 @@ MORE = "change of attention, last two layers less others"
 STATES = "cosine of states, layer 0 before the blocks"
 
 
+FARTHER = "change of parameters, upper layers less lower"
+
+
 class Change(Analysis):
     """This model against another of the same making, such as the one that it was fine-tuned from:
     the cosine of what every head looks at, text by text; that of the states of words, and their
@@ -56,6 +59,11 @@ class Change(Analysis):
         arrays: dict[str, NDArray[Any]] = {"parameters": gone(case.subject, other)}
         for layer, value in enumerate(arrays["parameters"]):
             findings.append(Finding("change of parameters, over their length", float(value), layer))
+        kinds = gone_by_kind(case.subject, other)
+        if kinds is not None:
+            half = len(kinds) // 2
+            farther = of_ratio(kinds[half:].mean(0) - kinds[:half].mean(0), seed=seed)
+            findings.append(Finding.over_texts(FARTHER, farther))
         states = [word_states(case), word_states(Case(other, case.texts, cache=case.cache))]
         text = states[0].text
         arrays["likeness"] = np.zeros(states[0].num_layers)
@@ -87,22 +95,17 @@ class Change(Analysis):
         return Found(findings, arrays)
 
     def conclusions(self, stored: Stored) -> list[Conclusion]:
-        gone = stored.arrays["parameters"]
-        half = len(gone) // 2
-        found = (
-            []
-            if not half
-            else [
-                Conclusion(
-                    "parameters of upper layers have gone farther than those of lower ones",
-                    "in BERT, fine-tuned",
-                    float(gone[half:].mean()),
-                    None,
-                    float(gone[:half].mean()),
-                    "lower half",
-                )
-            ]
-        )
+        found = [
+            concluded(
+                "parameters of upper layers have gone farther than those of lower ones",
+                "in BERT, fine-tuned",
+                stored.of_all(FARTHER),
+                0.0,
+                "as far, over kinds of parameters",
+            )
+            for each in stored.findings
+            if each["metric"] == FARTHER
+        ]
         if "attention" in stored.arrays and len(stored.arrays["attention"]) > LAST:
             found.append(
                 concluded(
@@ -145,6 +148,23 @@ def gone(subject: Subject, other: Subject) -> NDArray[np.float64]:
         ]
         far, length = np.sum(squares, axis=0)
         found[layer] = (far / max(length, 1e-300)) ** 0.5
+    return found
+
+
+def gone_by_kind(subject: Subject, other: Subject) -> NDArray[np.float64] | None:
+    """The same of each kind of parameter by itself, (layers, kinds); None where layers share their
+    parameters, or are not of the same kinds."""
+    blocks = [dict(block.named_parameters()) for block in subject.encoder.blocks]
+    owners = {id(parameter) for block in blocks for parameter in block.values()}
+    alike = all(block.keys() == blocks[0].keys() for block in blocks)
+    if len(blocks) < 2 or not alike or len(owners) < sum(map(len, blocks)):
+        return None
+    found = np.zeros((len(blocks), len(blocks[0])))
+    for layer, (block, others) in enumerate(zip(blocks, other.encoder.blocks, strict=True)):
+        known = dict(others.named_parameters())
+        for kind, name in enumerate(block):
+            far = (block[name].detach() - known[name].detach()).double().norm()
+            found[layer, kind] = float(far / known[name].detach().double().norm().clamp(min=1e-30))
     return found
 
 

@@ -20,8 +20,8 @@ GAIN = 0.01
 
 class EffectiveContext(Analysis):
     """The loss in naming the last piece of a text given so many pieces before it and nothing else:
-    1, 2, 4 and so on, up to ``longest``. The effective context is the longest of which doubling
-    still helps. Of texts that are long enough ``most`` places each are asked for."""
+    1, 2, 4 and so on, up to ``longest``. The effective context is the longest that is worth
+    more than half of it. Of texts that are long enough ``most`` places each are asked for."""
 
     kind: Literal["effective-context"] = "effective-context"
     longest: int = Field(default=64, ge=2)

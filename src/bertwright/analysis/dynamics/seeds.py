@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.conclusions import Conclusion, concluded
+from bertwright.analysis.conclusions import Conclusion
 from bertwright.analysis.dynamics.tagging import SETTINGS, Tagging, lacks_tagging
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
 from bertwright.statistics import estimate
@@ -20,6 +20,9 @@ from bertwright.tasks.task_training import unwatched
 Floats = NDArray[np.float64]
 
 HEADS, ORDERS, REST = "share of the variance, heads and dropout", "orders", "both together"
+
+
+PERMUTATIONS = 2_000
 
 
 class Seeds(Analysis):
@@ -44,46 +47,46 @@ class Seeds(Analysis):
         runs, best = estimate(scores.ravel().tolist()), expected_best(scores.ravel())
         always = tagging.majority
         failed = float((scores <= always.value).mean())
-        shares = variance_shares(scores)
+        shares, chances = variance_shares(scores), chances_of_shares(scores, case.seed)
         findings = [
             Finding("right", runs.mean, None, None, (runs.low, runs.high), runs.count, always),
             Finding("deviation of runs", runs.deviation, num_units=runs.count),
             Finding("best of all runs, less their mean", float(best[-1] - best[0])),
             Finding("share of runs that failed", failed, baseline=Baseline("none", 0.0)),
             *(
-                Finding(name, share, num_units=scores.size, note=f"{len(scores)} seeds each")
+                Finding(
+                    name,
+                    share,
+                    num_units=scores.size,
+                    baseline=Baseline("by chance", _by_chance(scores.shape, name)),
+                    chance=chances.get(name),
+                    note=f"{len(scores)} seeds each",
+                )
                 for name, share in shares.items()
             ),
         ]
         return Found(findings, {"scores": scores, "expected best": best})
 
     def conclusions(self, stored: Stored) -> list[Conclusion]:
-        return [
-            concluded(
-                "the best of several runs looks better than runs are",
-                "up to 7 points on small tasks",
-                stored.of_all("best of all runs, less their mean"),
-                0.0,
-                "their mean",
-                num_units=stored.num_texts,
-            ),
-            concluded(
-                "heads draw at least a quarter of the variance between runs",
-                "both seeds contribute comparably",
-                stored.of_all(HEADS),
-                0.25,
-                "a quarter",
-                num_units=stored.num_texts,
-            ),
-            concluded(
-                "orders do as well",
-                "both seeds contribute comparably",
-                stored.of_all(ORDERS),
-                0.25,
-                "a quarter",
-                num_units=stored.num_texts,
-            ),
-        ]
+        found: list[Conclusion] = []
+        for name, claim in (
+            (HEADS, "heads draw part of what runs differ by"),
+            (ORDERS, "orders do"),
+        ):
+            own = stored.of_all(name)
+            found.append(
+                Conclusion(
+                    claim,
+                    "both seeds contribute comparably",
+                    own["value"],
+                    None,
+                    own["baseline"]["value"],
+                    own["baseline"]["name"],
+                    chance=own["chance"],
+                    num_units=own["num_units"],
+                )
+            )
+        return found
 
     def draw(self, stored: Stored, figure: Figure) -> None:
         runs, best = figure.subplots(1, 2)
@@ -122,6 +125,28 @@ def variance_shares(scores: Floats) -> dict[str, float]:
     second = float((centred.mean(0) ** 2).sum()) * scores.shape[0]
     squares = {HEADS: first, ORDERS: second, REST: whole - first - second}
     return {name: own / whole if whole > 0 else 0.0 for name, own in squares.items()}
+
+
+def chances_of_shares(scores: Floats, seed: int) -> dict[str, float]:
+    """How often each share is as large where scores do not go with that seed: exchanged among its
+    values, within each value of the other."""
+    generator, shares = np.random.default_rng(seed), variance_shares(scores)
+    found: dict[str, float] = {}
+    for axis, name in enumerate((HEADS, ORDERS)):
+        drawn = [
+            variance_shares(generator.permuted(scores, axis=axis))[name]
+            for _ in range(PERMUTATIONS)
+        ]
+        found[name] = float(1 + (np.array(drawn) >= shares[name] - 1e-12).sum())
+        found[name] /= 1 + PERMUTATIONS
+    return found
+
+
+def _by_chance(shape: tuple[int, ...], name: str) -> float:
+    """The share that goes with a seed that changes nothing."""
+    first, second = shape
+    free = {HEADS: first - 1, ORDERS: second - 1, REST: (first - 1) * (second - 1)}
+    return free[name] / max(first * second - 1, 1)
 
 
 def expected_best(scores: Floats) -> Floats:

@@ -12,7 +12,7 @@ from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Finding, Found, Stored
 from bertwright.analysis.word_states import SITES, WordStates, word_states
-from bertwright.significance import Interval, of_difference, of_ratio
+from bertwright.significance import Interval, of_difference, of_means, of_ratio
 
 PARTNERS = 5
 """Random words from other texts that each word is compared with."""
@@ -21,6 +21,9 @@ MOST_PAIRS = 1000
 """Of occurrences of one word."""
 
 METRICS = ("random words", "one word", "word and sentence")
+
+
+FALL = "a word and itself, less random words, last layer less first"
 
 
 class Contextuality(Analysis):
@@ -65,6 +68,12 @@ class Contextuality(Analysis):
                 "random words, last layer less first", of_difference(top, bottom, seed=case.seed)
             )
         )
+        words, texts = (
+            (of[-1][0] - of[0][0]) / np.maximum(of[0][1], 1.0)
+            for of in (held[METRICS[1]], held[METRICS[0]])
+        )
+        if len(words):
+            findings.append(Finding.over_texts(FALL, of_means(words, texts, seed=case.seed)))
         arrays = {
             name: np.array([p.sum() / w.sum() if w.sum() else np.nan for p, w in of])
             for name, of in held.items()
@@ -81,19 +90,15 @@ class Contextuality(Analysis):
                 "alike",
             )
         ]
-        own, random = stored.arrays[METRICS[1]], stored.arrays[METRICS[0]]
-        if np.isfinite(own).all():
-            adjusted = own - random
+        if any(each["metric"] == FALL for each in stored.findings):
             found.append(
-                Conclusion(
+                concluded(
                     "a word is less like itself in other contexts behind the blocks than before",
                     "falls from layer to layer in BERT-base",
-                    float(adjusted[-1]),
-                    None,
-                    float(adjusted[0]),
+                    stored.of_all(FALL),
+                    0.0,
                     "before the blocks",
                     "below",
-                    num_units=stored.of_all(f"{METRICS[1]}, layer 0")["num_units"],
                 )
             )
         return found

@@ -15,7 +15,7 @@ from bertwright.analysis.findings import Baseline, Finding, Found, Stored
 from bertwright.analysis.texts import read_texts
 from bertwright.analysis.word_states import SITES, word_states
 from bertwright.randomness import generator, key
-from bertwright.significance import of_difference, of_ratio
+from bertwright.significance import of_difference, of_means, of_ratio
 from bertwright.tasks.formats.examples import TaggedWords
 
 Floats = NDArray[np.float64]
@@ -23,6 +23,9 @@ Sums = tuple[Floats, Floats]
 
 STRENGTHS = np.logspace(0, 5, 11)
 """Among which the regression chooses how strongly it is held back."""
+
+
+WITHIN, BEYOND = "value, interpolated", "value, extrapolated"
 
 
 class Numbers(Analysis):
@@ -54,18 +57,17 @@ class Numbers(Analysis):
                 findings.append(Finding.over_texts(question.name, found, layer, baseline=baseline))
             left[question.name] = np.array([of[0].sum() / of[1].sum() for of in own])
             last[question.name] = own[-1], drawn[-1]
-        errors, others = last["value, interpolated"]
-        beyond = of_ratio(*last["value, extrapolated"][0], seed=case.seed)
+        errors, others = last[WITHIN]
+        beyond = of_means(
+            *(e / variance for e, variance in (last[name][0] for name in (BEYOND, WITHIN))),
+            seed=case.seed,
+        )
         findings += [
             Finding.over_texts(
                 "untrained less trained, last layer",
                 of_difference(others, errors, seed=case.seed),
             ),
-            Finding.over_texts(
-                "extrapolated, last layer",
-                beyond,
-                baseline=Baseline("interpolated", float(errors[0].sum() / errors[1].sum())),
-            ),
+            Finding.over_texts("extrapolated less interpolated, last layer", beyond),
         ]
         return Found(findings, left)
 
@@ -81,7 +83,9 @@ class Numbers(Analysis):
             concluded(
                 "of numbers above those that it learned from a probe tells less",
                 "probes do not extrapolate",
-                stored.of_all("extrapolated, last layer"),
+                stored.of_all("extrapolated less interpolated, last layer"),
+                0.0,
+                "as much",
             ),
         ]
 
@@ -104,8 +108,8 @@ class Numbers(Analysis):
         ]
         half = np.arange(len(first)) < len(first) // 2
         return [
-            Question("value, interpolated", alone, (2,), first, half),
-            Question("value, extrapolated", alone, (2,), first, first < np.median(first)),
+            Question(WITHIN, alone, (2,), first, half),
+            Question(BEYOND, alone, (2,), first, first < np.median(first)),
             Question("sum, interpolated", pairs, (0, 2), first + second, half),
         ]
 
@@ -122,7 +126,7 @@ class Question:
     learned: NDArray[np.bool_]
 
     def errors(self, case: Case) -> list[Sums]:
-        """By layer the squared errors in what is judged, and those of always saying the mean."""
+        """By layer the squared errors in what is judged, and for each the variance of all."""
         texts = read_texts(case.subject, [TaggedWords(own, own) for own in self.sentences])
         read = word_states(replace(case, texts=texts, cache=None))
         begins = np.cumsum([0, *(len(text.words) for text in texts)])[:-1]
@@ -140,4 +144,4 @@ class Question:
         probe: Any = RidgeCV(STRENGTHS).fit(scaled[learned], self.values[learned])
         wanted = self.values[judged]
         errors = (np.asarray(probe.predict(scaled[judged]), np.float64) - wanted) ** 2
-        return errors, (self.values[learned].mean() - wanted) ** 2
+        return errors, np.full(len(wanted), self.values.var())

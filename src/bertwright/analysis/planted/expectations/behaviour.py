@@ -2,6 +2,7 @@
 kinds of things and what they are not."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -52,9 +53,11 @@ def pair_questions() -> Iterator[Expected]:
     case = small_case(
         "bert", "encoder.positions={kind: none}", "encoder.embeddings.segments=0", texts=texts
     )
-    told = {f.metric: f.value for f in PairQuestions().run(case).findings}
-    yield equal("the order, by a bag of words", told[ORDER], 0.5, 1e-9)
-    yield equal("what follows, of words that were drawn", told[FOLLOWS], 0.5, 0.3)
+    runs = [PairQuestions().run(replace(case, seed=seed)).findings for seed in range(12)]
+    told = [{f.metric: f.value for f in findings} for findings in runs]
+    yield equal("the order, by a bag of words", [own[ORDER] for own in told], 0.5, 1e-9)
+    follows = np.mean([own[FOLLOWS] for own in told])
+    yield equal("what follows, of words that were drawn", follows, 0.5, 0.1)
 
 
 def malformed_input() -> Iterator[Expected]:

@@ -13,7 +13,12 @@ from bertwright.analysis.dynamics.change import Change
 from bertwright.analysis.dynamics.effective_context import EffectiveContext
 from bertwright.analysis.dynamics.frozen_or_tuned import FrozenOrTuned
 from bertwright.analysis.dynamics.masks import Mask, importances
-from bertwright.analysis.dynamics.seeds import expected_best, variance_shares
+from bertwright.analysis.dynamics.seeds import (
+    HEADS,
+    chances_of_shares,
+    expected_best,
+    variance_shares,
+)
 from bertwright.analysis.dynamics.tagging import Tagging
 from bertwright.analysis.dynamics.tickets import trained_with
 from bertwright.analysis.findings import Found
@@ -97,6 +102,13 @@ def seeds() -> Iterator[Expected]:
     drawn = np.arange(4.0)[:, None] + np.zeros(3)
     for scores, wanted in ((drawn, (1, 0, 0)), (drawn.T, (0, 1, 0)), (0 * drawn, (0, 0, 0))):
         yield equal("shares of the variance", list(variance_shares(scores).values()), wanted)
+    chances = chances_of_shares(drawn + np.random.default_rng(2).normal(0, 0.1, drawn.shape), 0)
+    yield below("chance of what was put there", chances[HEADS], 0.01)
+    nothing = [
+        chances_of_shares(np.random.default_rng(n).normal(size=(3, 3)), n)[HEADS] < 0.05
+        for n in range(60)
+    ]
+    yield below("tables of nothing in which something is found", np.mean(nothing), 0.15)
     scores = np.random.default_rng(0).normal(size=7)
     best = expected_best(scores)
     yield equal("of one run", best[0], scores.mean())
