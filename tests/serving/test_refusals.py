@@ -6,10 +6,12 @@ import re
 from typing import Any
 
 import pytest
+from fastapi.routing import iter_route_contexts
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bertwright.compression.static_table import static_table
+from bertwright.serving.door import OPEN
 
 JSON = {"Content-Type": "application/json"}
 
@@ -160,6 +162,17 @@ def test_keys_are_asked_for(serving) -> None:
         assert client.post("/embed", headers=given_key, **asked).status_code == 200
     for path in ("/", "/health", "/docs", "/openapi.json"):
         assert client.get(path).status_code == 200
+
+
+def test_whatever_is_not_only_shown_needs_a_key(serving) -> None:
+    client = serving(api_keys=frozenset({KEY}))
+    routes = iter_route_contexts(client.app.routes)
+    asked = {(method, own.path) for own in routes for method in own.methods - {"GET", "HEAD"}}
+    assert {("POST", "/"), ("POST", "/embed"), ("POST", "/explore")} <= asked
+    asked |= {(method, path) for method in ("PUT", "DELETE", "OPTIONS") for path in OPEN}
+    for method, path in asked:
+        answer = client.request(method, path, json={"inputs": "a"})
+        assert answer.status_code == 401, (method, path)
 
 
 def test_keys_are_told_to_nobody(serving, caplog) -> None:
