@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertwright.compression.static_table import static_table
+from bertwright.serving import desk
 from bertwright.serving.door import OPEN
 
 JSON = {"Content-Type": "application/json"}
@@ -29,6 +30,13 @@ def sentence(answer: Any) -> str:
         ("/embed", {"inputs": ["a"] * 9}, 413, "9 texts, and 8 are taken at once"),
         ("/embed", {"inputs": "bird " * 30}, 413, "text 1 has 32 tokens, and 20 are read"),
         ("/fill-mask", {"inputs": ["[MASK]"] * 9}, 413, "9 texts"),
+        ("/fill-mask", {"inputs": ["[MASK]", "[MASK] " * 19]}, 413, "text 2 has 21 tokens, and 20"),
+        (
+            "/fill-mask",
+            {"inputs": ["[MASK] " * 15] * 6, "top_k": 100},
+            413,
+            "100 pieces in each of 90 places, and 8192 are named at once: hide fewer, or say",
+        ),
         ("/v1/embeddings", {"input": ["bird " * 18] * 8}, 413, "160 tokens, and 100 are taken"),
         ("/embed", {"inputs": "a" * 6000}, 413, "more than 4096 bytes"),
         ("/embed", {"inputs": [1, 2]}, 422, "name other pieces in every vocabulary: send texts"),
@@ -57,6 +65,34 @@ def test_the_sentence_says_what_is_wrong(
     assert words in sentence(answer)
     assert "\n" not in sentence(answer)
     assert len(sentence(answer)) <= 300
+
+
+def test_what_is_read_is_the_same_for_every_question(serving, encoder) -> None:
+    client = serving(text_tokens=9)
+    for path, text in (("/embed", "bird "), ("/fill-mask", "[MASK] ")):
+        assert client.post(path, json={"inputs": text * 7}).status_code == 200
+        assert client.post(path, json={"inputs": text * 8}).status_code == 413
+    long = encoder.model.encoder.longest
+    for path, text in (("/embed", "bird"), ("/fill-mask", "[MASK]")):
+        answer = serving().post(path, json={"inputs": text + " bird" * long})
+        assert answer.status_code == 413
+        assert f"and {long} are read: shorten it" in sentence(answer)
+
+
+def test_few_places_are_answered_at_once(serving, encoder, monkeypatch) -> None:
+    monkeypatch.setattr(desk, "PLACES", 4)
+    monkeypatch.setattr(desk, "GUESSES", 20)
+    client = serving()
+    for inputs, top_k, status in (
+        ("[MASK] " * 4, 5, 200),
+        ("[MASK] " * 5, 1, 413),
+        (["[MASK] " * 4] * 5, 1, 200),
+        (["[MASK] " * 4] * 5, 2, 413),
+        ("[MASK]", 20, 200),
+        ("[MASK]", 21, 413),
+    ):
+        answer = client.post("/fill-mask", json={"inputs": inputs, "top_k": top_k})
+        assert answer.status_code == status, (inputs, top_k)
 
 
 @pytest.mark.parametrize(
