@@ -156,6 +156,40 @@ def test_garbage_is_answered(serving, content: bytes, headers: dict, status: int
         assert sentence(answer)
 
 
+HALF = "red \ud800 bird"
+"""With half of a surrogate pair: JSON spells it, and nothing writes it."""
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/embed", {"inputs": HALF}, 200),
+        ("/v1/embeddings", {"input": HALF, "user": HALF}, 200),
+        ("/predict", {"inputs": HALF}, 200),
+        ("/rerank", {"query": HALF, "texts": [HALF]}, 200),
+        ("/fill-mask", {"inputs": f"[MASK] {HALF}"}, 200),
+        ("/explore", {"text": HALF}, 200),
+        ("/answer", {"inputs": [{"question": HALF, "text": "red"}]}, 200),
+        ("/answer", {"inputs": [{"question": "red", "text": HALF}]}, 422),
+        ("/tag", {"inputs": HALF}, 422),
+        ("/tag", {"inputs": ["red", HALF]}, 422),
+        ("/rerank", {"query": "red", "texts": [HALF], "return_text": True}, 422),
+        ("/fill-mask", {"inputs": HALF}, 400),
+        ("/embed", {"inputs": "red", "model": HALF}, 404),
+        ("/v1/embeddings", {"input": "red", "model": HALF}, 404),
+        ("/embed", {"inputs": "red", HALF: 1}, 422),
+        ("/embed", {"inputs": "red", "truncation_direction": HALF}, 422),
+    ],
+)
+def test_half_a_character_is_read_but_never_repeated(
+    everything, path: str, body: Any, status: int
+) -> None:
+    answer = everything.post(path, content=json.dumps(body), headers=JSON)
+    assert answer.status_code == status, answer.text
+    if status != 200:
+        assert sentence(answer)
+
+
 JUNK = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
