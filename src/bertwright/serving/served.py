@@ -44,9 +44,14 @@ def _answers(*kinds: type[Answer]) -> Callable[[TextModel], bool]:
     return lambda model: isinstance(model, FineTuned) and isinstance(model.task.answer, kinds)
 
 
+def _opens(model: TextModel) -> bool:
+    """Whether there is something inside to look at, which a graph does not show."""
+    return not isinstance(model, OnnxModel) and len(model.model.encoder.blocks) > 0
+
+
 ABILITIES = {
     "embed": Ability("any model", lambda model: True),
-    "explore": Ability("a model with blocks", lambda model: len(model.model.encoder.blocks) > 0),
+    "explore": Ability("a model with blocks, and with their weights", _opens),
     "fill-mask": Ability("a model that names hidden pieces", lambda model: model.fills_places),
     "predict": Ability(
         "a model that is fine-tuned for classes, labels, a number or pairs",
