@@ -6,6 +6,8 @@ import re
 import numpy as np
 import pytest
 
+from bertwright.interop.onnx.reading import load_onnx
+from bertwright.interop.onnx.writing import export_onnx
 from bertwright.serving.refusals import OpenAIRefused, Refused
 from bertwright.tasks.formats.examples import Example, Question
 from small_tasks import TEXTS
@@ -195,6 +197,25 @@ def test_a_causal_model_fills_no_places(serving) -> None:
     client = serving({"gpt": model})
     assert "fill-mask" not in client.get("/v1/models").json()["data"][0]["abilities"]
     assert client.post("/fill-mask", json={"inputs": "[MASK]"}).status_code == 404
+
+
+def test_a_graph_is_not_looked_into_and_stands_in_nobodys_way(serving, encoder, tmp_path) -> None:
+    export_onnx(encoder, tmp_path / "graph")
+    graph = load_onnx(tmp_path / "graph", threads=1)
+    client = serving({"graph": graph, "encoder": encoder})
+    listed = {one["id"]: one["abilities"] for one in client.get("/v1/models").json()["data"]}
+    asked: dict[str, dict] = {
+        "embed": {"inputs": "The red bird"},
+        "explore": {"text": "The red bird"},
+        "fill-mask": {"inputs": "The [MASK] bird"},
+    }
+    for name, abilities in listed.items():
+        for ability, body in asked.items():
+            status = client.post(f"/{ability}", json={**body, "model": name}).status_code
+            assert status == (200 if ability in abilities else 400), (name, ability)
+    for ability, body in asked.items():
+        assert client.post(f"/{ability}", json=body).status_code == 200
+    assert listed["graph"] == ["embed"]
 
 
 def test_everything_is_described(serving) -> None:

@@ -6,10 +6,13 @@ import re
 from typing import Any
 
 import pytest
+from fastapi.routing import iter_route_contexts
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bertwright.compression.static_table import static_table
+from bertwright.serving import desk
+from bertwright.serving.door import OPEN
 
 JSON = {"Content-Type": "application/json"}
 
@@ -27,6 +30,13 @@ def sentence(answer: Any) -> str:
         ("/embed", {"inputs": ["a"] * 9}, 413, "9 texts, and 8 are taken at once"),
         ("/embed", {"inputs": "bird " * 30}, 413, "text 1 has 32 tokens, and 20 are read"),
         ("/fill-mask", {"inputs": ["[MASK]"] * 9}, 413, "9 texts"),
+        ("/fill-mask", {"inputs": ["[MASK]", "[MASK] " * 19]}, 413, "text 2 has 21 tokens, and 20"),
+        (
+            "/fill-mask",
+            {"inputs": ["[MASK] " * 15] * 6, "top_k": 100},
+            413,
+            "100 pieces in each of 90 places, and 8192 are named at once: hide fewer, or say",
+        ),
         ("/v1/embeddings", {"input": ["bird " * 18] * 8}, 413, "160 tokens, and 100 are taken"),
         ("/embed", {"inputs": "a" * 6000}, 413, "more than 4096 bytes"),
         ("/embed", {"inputs": [1, 2]}, 422, "name other pieces in every vocabulary: send texts"),
@@ -55,6 +65,34 @@ def test_the_sentence_says_what_is_wrong(
     assert words in sentence(answer)
     assert "\n" not in sentence(answer)
     assert len(sentence(answer)) <= 300
+
+
+def test_what_is_read_is_the_same_for_every_question(serving, encoder) -> None:
+    client = serving(text_tokens=9)
+    for path, text in (("/embed", "bird "), ("/fill-mask", "[MASK] ")):
+        assert client.post(path, json={"inputs": text * 7}).status_code == 200
+        assert client.post(path, json={"inputs": text * 8}).status_code == 413
+    long = encoder.model.encoder.longest
+    for path, text in (("/embed", "bird"), ("/fill-mask", "[MASK]")):
+        answer = serving().post(path, json={"inputs": text + " bird" * long})
+        assert answer.status_code == 413
+        assert f"and {long} are read: shorten it" in sentence(answer)
+
+
+def test_few_places_are_answered_at_once(serving, encoder, monkeypatch) -> None:
+    monkeypatch.setattr(desk, "PLACES", 4)
+    monkeypatch.setattr(desk, "GUESSES", 20)
+    client = serving()
+    for inputs, top_k, status in (
+        ("[MASK] " * 4, 5, 200),
+        ("[MASK] " * 5, 1, 413),
+        (["[MASK] " * 4] * 5, 1, 200),
+        (["[MASK] " * 4] * 5, 2, 413),
+        ("[MASK]", 20, 200),
+        ("[MASK]", 21, 413),
+    ):
+        answer = client.post("/fill-mask", json={"inputs": inputs, "top_k": top_k})
+        assert answer.status_code == status, (inputs, top_k)
 
 
 @pytest.mark.parametrize(
@@ -118,6 +156,40 @@ def test_garbage_is_answered(serving, content: bytes, headers: dict, status: int
         assert sentence(answer)
 
 
+HALF = "red \ud800 bird"
+"""With half of a surrogate pair: JSON spells it, and nothing writes it."""
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/embed", {"inputs": HALF}, 200),
+        ("/v1/embeddings", {"input": HALF, "user": HALF}, 200),
+        ("/predict", {"inputs": HALF}, 200),
+        ("/rerank", {"query": HALF, "texts": [HALF]}, 200),
+        ("/fill-mask", {"inputs": f"[MASK] {HALF}"}, 200),
+        ("/explore", {"text": HALF}, 200),
+        ("/answer", {"inputs": [{"question": HALF, "text": "red"}]}, 200),
+        ("/answer", {"inputs": [{"question": "red", "text": HALF}]}, 422),
+        ("/tag", {"inputs": HALF}, 422),
+        ("/tag", {"inputs": ["red", HALF]}, 422),
+        ("/rerank", {"query": "red", "texts": [HALF], "return_text": True}, 422),
+        ("/fill-mask", {"inputs": HALF}, 400),
+        ("/embed", {"inputs": "red", "model": HALF}, 404),
+        ("/v1/embeddings", {"input": "red", "model": HALF}, 404),
+        ("/embed", {"inputs": "red", HALF: 1}, 422),
+        ("/embed", {"inputs": "red", "truncation_direction": HALF}, 422),
+    ],
+)
+def test_half_a_character_is_read_but_never_repeated(
+    everything, path: str, body: Any, status: int
+) -> None:
+    answer = everything.post(path, content=json.dumps(body), headers=JSON)
+    assert answer.status_code == status, answer.text
+    if status != 200:
+        assert sentence(answer)
+
+
 JUNK = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
@@ -160,6 +232,17 @@ def test_keys_are_asked_for(serving) -> None:
         assert client.post("/embed", headers=given_key, **asked).status_code == 200
     for path in ("/", "/health", "/docs", "/openapi.json"):
         assert client.get(path).status_code == 200
+
+
+def test_whatever_is_not_only_shown_needs_a_key(serving) -> None:
+    client = serving(api_keys=frozenset({KEY}))
+    routes = iter_route_contexts(client.app.routes)
+    asked = {(method, own.path) for own in routes for method in own.methods - {"GET", "HEAD"}}
+    assert {("POST", "/"), ("POST", "/embed"), ("POST", "/explore")} <= asked
+    asked |= {(method, path) for method in ("PUT", "DELETE", "OPTIONS") for path in OPEN}
+    for method, path in asked:
+        answer = client.request(method, path, json={"inputs": "a"})
+        assert answer.status_code == 401, (method, path)
 
 
 def test_keys_are_told_to_nobody(serving, caplog) -> None:

@@ -25,6 +25,12 @@ from bertwright.tasks.encoding import TaskRow
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.examples import AnyExample, Question
 
+PLACES = 512
+"""Hidden places of a text that are answered: each has a number for every piece there is."""
+
+GUESSES = 8192
+"""Pieces that are named in the answer to one request, over all its hidden places."""
+
 
 class Desk:
     """What every endpoint asks."""
@@ -67,7 +73,7 @@ class Desk:
     ) -> list[list[list[Guess]]]:
         """The likeliest pieces of every hidden place of every text."""
         self._require_few(texts)
-        rows = await asyncio.to_thread(self._hiding_rows, served, texts)
+        rows = await asyncio.to_thread(self._hiding_rows, served, texts, top_k)
         sizes = [len(row) for row in rows]
         asked = [(row, top_k) for row in rows]
         return await self.computed(request, served, served.guesses, asked, sizes)
@@ -120,8 +126,7 @@ class Desk:
 
     def _rows(self, served: Served, texts: Sequence[str], truncate: bool) -> list[list[int]]:
         self._require_few(texts)
-        special, own = served.model.tokenizer.specials, served.model.model.encoder.longest
-        longest = min(own or self._settings.text_tokens, self._settings.text_tokens)
+        special, longest = served.model.tokenizer.specials, self._longest(served)
         ids = served.model.pieces(texts)
         if not truncate:
             for number, pieces in enumerate(ids):
@@ -130,8 +135,32 @@ class Desk:
                     raise _too_long(number, f"{size}: shorten it, or say truncate to /embed")
         return [single(pieces, special, longest) for pieces in ids]
 
-    def _hiding_rows(self, served: Served, texts: Sequence[str]) -> list[list[int]]:
-        return [served.model.hiding_row(text) for text in texts]
+    def _hiding_rows(self, served: Served, texts: Sequence[str], top_k: int) -> list[list[int]]:
+        tokenizer, longest = served.model.tokenizer, self._longest(served)
+        rows: list[list[int]] = []
+        num_places = 0
+        for number, text in enumerate(texts):
+            ids = tokenizer.encode_hiding(text)
+            if len(ids) + 2 > longest:
+                size = f"{len(ids) + 2} tokens, and {longest} are read"
+                raise _too_long(number, f"{size}: shorten it")
+            own = ids.count(tokenizer.specials.mask)
+            if own > PLACES:
+                raise _too_long(number, f"{own} hidden places, and {PLACES} are answered")
+            num_places += own
+            rows.append(served.model.hiding_row(text))
+        if num_places * top_k > GUESSES:
+            raise Refusal(
+                413,
+                f"the request asks for {top_k} pieces in each of {num_places} places, and "
+                f"{GUESSES} are named at once: hide fewer, or say a smaller top_k",
+            )
+        return rows
+
+    def _longest(self, served: Served) -> int:
+        """Tokens of a text that are read."""
+        own, most = served.model.model.encoder.longest, self._settings.text_tokens
+        return min(own or most, most)
 
     def _task_rows(
         self, served: Served, examples: Sequence[AnyExample], truncate: bool

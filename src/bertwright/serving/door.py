@@ -21,7 +21,10 @@ from bertwright.serving.settings import Settings
 LOG = logging.getLogger("bertwright.serving")
 
 OPEN = frozenset({"/", "/health", "/docs", "/openapi.json"})
-"""What is shown to who has no key: it says nothing of the models."""
+"""What is shown to who has no key, and only shown: it says nothing of the models."""
+
+READING = frozenset({"GET", "HEAD"})
+"""How one asks to be shown a page: with other methods the same path may be an endpoint."""
 
 WATCHING = frozenset({"/health", "/metrics"})
 """What is answered however many requests there are: it is asked whether the server is well."""
@@ -93,7 +96,7 @@ class Door:
     async def _let_in(self, scope: Scope, body: "Body", told: "Told") -> None:
         self._gate.enter(scope["path"])
         try:
-            if scope["path"] not in OPEN:
+            if scope["path"] not in OPEN or scope["method"] not in READING:
                 require_key(body.headers, self._settings.api_keys)
             body.require_small()
             await self._app(scope, body.receive, told)

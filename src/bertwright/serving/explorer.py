@@ -1,6 +1,7 @@
 """The page for a visitor: a form for a text, and the viewer of what a model does with it.
 
-The model's own thread makes the page: what looks at the inside of an encoder must be alone with it.
+One of the model's threads makes the page, while the others wait: what looks at the inside of an
+encoder must be alone with it.
 """
 
 from collections.abc import Sequence
@@ -60,5 +61,6 @@ def _pages(rows: Sequence[tuple[Served, str]]) -> list[str]:
 
 def _page(served: Served, text: str) -> str:
     subject = Subject(served.name, served.model)
-    case = Case(subject, read_texts(subject, read_given([text]), LONGEST))
-    return view_page(case, f"Made by bertwright {__version__}.")
+    with served.alone():
+        case = Case(subject, read_texts(subject, read_given([text]), LONGEST))
+        return view_page(case, f"Made by bertwright {__version__}.")

@@ -1,14 +1,14 @@
 """The protocol of Text Embeddings Inference: vectors, classes and numbers, rankings."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, Self, cast
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, Field, PlainValidator, WithJsonSchema
+from pydantic import BaseModel, Field, PlainValidator, WithJsonSchema, model_validator
 
 from bertwright.serving.desk import desk_of
 from bertwright.serving.refusals import Refusal
-from bertwright.serving.texts import Asked, Texts, as_json, unit
+from bertwright.serving.texts import Asked, Texts, as_json, unit, writable
 from bertwright.tasks.answers import Floats, Prediction, RelevanceAnswer
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.examples import Example
@@ -76,6 +76,12 @@ class RerankRequest(Cutting):
     texts: list[str] = Field(min_length=1)
     raw_scores: bool = False
     return_text: bool = False
+
+    @model_validator(mode="after")
+    def _require_writable(self) -> Self:
+        for text in self.texts if self.return_text else ():
+            writable(text)
+        return self
 
 
 class Score(BaseModel):

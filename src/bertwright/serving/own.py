@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from bertwright.axes import Settings
 from bertwright.serving.desk import desk_of
-from bertwright.serving.texts import Asked, Texts
+from bertwright.serving.texts import Asked, Repeated, RepeatedTexts, Texts
 from bertwright.tasks.formats.examples import Question, TaggedWords
 
 router = APIRouter(tags=["bertwright"])
@@ -23,14 +23,14 @@ class FillMaskRequest(Asked):
 class TagRequest(Asked):
     """``inputs`` are sentences, their words set apart by white space."""
 
-    inputs: Texts
+    inputs: RepeatedTexts
 
 
 class QuestionAsked(Settings):
     """A question, and the text that answers it."""
 
     question: str
-    text: str
+    text: Repeated
 
 
 class AnswerRequest(Asked):

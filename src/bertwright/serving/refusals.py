@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from bertwright.axes import sentence_of
+from bertwright.text.characters import healed
 
 LONGEST = 300
 """Characters of a sentence: it may quote what was asked."""
@@ -77,7 +78,7 @@ def refused(path: str, refusal: HTTPException) -> JSONResponse:
     said = str(refusal.detail)
     if not isinstance(refusal, Refusal):
         said = _OF_FRAMEWORK.get(refusal.status_code, said)
-    sentence = shorten(said, LONGEST, placeholder=" ...")
+    sentence = shorten(healed(said), LONGEST, placeholder=" ...")
     kind = _KINDS.get(refusal.status_code, "error")
     if path.startswith(OPENAI):
         error = OpenAIError(message=sentence, type=kind, param=None, code=refusal.status_code)

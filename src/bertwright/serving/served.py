@@ -1,6 +1,7 @@
 """A loaded model behind its queue, and which of several models a request is for."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,6 +13,7 @@ from bertwright.interop.onnx.reading import OnnxModel
 from bertwright.model.reading import TOKEN_BUDGET
 from bertwright.model.text_model import Guess, Pooling, TextModel, Vectors
 from bertwright.serving.batching import Batcher
+from bertwright.serving.company import Company
 from bertwright.serving.metrics import Metrics
 from bertwright.serving.refusals import Refusal
 from bertwright.serving.settings import Settings
@@ -42,9 +44,14 @@ def _answers(*kinds: type[Answer]) -> Callable[[TextModel], bool]:
     return lambda model: isinstance(model, FineTuned) and isinstance(model.task.answer, kinds)
 
 
+def _opens(model: TextModel) -> bool:
+    """Whether there is something inside to look at, which a graph does not show."""
+    return not isinstance(model, OnnxModel) and len(model.model.encoder.blocks) > 0
+
+
 ABILITIES = {
     "embed": Ability("any model", lambda model: True),
-    "explore": Ability("a model with blocks", lambda model: len(model.model.encoder.blocks) > 0),
+    "explore": Ability("a model with blocks, and with their weights", _opens),
     "fill-mask": Ability("a model that names hidden pieces", lambda model: model.fills_places),
     "predict": Ability(
         "a model that is fine-tuned for classes, labels, a number or pairs",
@@ -57,10 +64,11 @@ ABILITIES = {
 
 
 class Served:
-    """A model by its name, its queue, and what the thread behind that computes."""
+    """A model by its name, its queue, and what the threads behind that compute."""
 
     def __init__(self, name: str, model: TextModel, settings: Settings, metrics: Metrics) -> None:
         self.name, self.model = name, model
+        self._company = Company()
         self._pooling: Pooling = pooling_of(model)
         special = model.tokenizer.specials
         # What is made when it is first used is made before anybody waits for it.
@@ -83,16 +91,23 @@ class Served:
 
     def vectors(self, rows: Sequence[list[int]]) -> list[Vectors]:
         """The vector (D,) of every row."""
-        return list(self.model.embed_rows(rows, self._pooling))
+        with self._company.together():
+            return list(self.model.embed_rows(rows, self._pooling))
 
     def outputs(self, rows: Sequence[TaskRow]) -> list[Floats]:
         """What the head of a fine-tuned model says of rows."""
         assert isinstance(self.model, FineTuned)
-        return self.model.outputs(rows)
+        with self._company.together():
+            return self.model.outputs(rows)
 
     def guesses(self, rows: Sequence[tuple[list[int], int]]) -> list[list[list[Guess]]]:
         """The likeliest pieces of the hidden places of rows, as many as stand beside each."""
-        return [self.model.fill_row(row, top_k) for row, top_k in rows]
+        with self._company.together():
+            return [self.model.fill_row(row, top_k) for row, top_k in rows]
+
+    def alone(self) -> AbstractContextManager[None]:
+        """As long as it is open no other thread computes anything with the model."""
+        return self._company.alone()
 
 
 def _threads(model: TextModel) -> tuple[int, Callable[[], None]]:

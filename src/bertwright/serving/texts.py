@@ -5,10 +5,11 @@ from typing import Annotated, Any
 import numpy as np
 import orjson
 from fastapi import Response
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from bertwright.axes import Settings
 from bertwright.model.text_model import Vectors
+from bertwright.text.characters import healed
 
 _TEXT = {"type": "string"}
 
@@ -27,6 +28,31 @@ Texts = Annotated[
     WithJsonSchema({"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]}),
 ]
 """A text or a list of texts."""
+
+
+def writable(text: str) -> str:
+    """A text that an answer can repeat.
+
+    Errors: ValueError for one with half of a surrogate pair, which JSON can spell: it can be read,
+    as a replacement character, but not be said again.
+    """
+    if healed(text) != text:
+        raise ValueError(
+            "a text holds half of a surrogate pair, which no answer can repeat: take it out"
+        )
+    return text
+
+
+Repeated = Annotated[str, AfterValidator(writable)]
+"""A text that is said again in the answer, whole or in parts."""
+
+
+def _all_writable(texts: list[str]) -> list[str]:
+    return [writable(text) for text in texts]
+
+
+RepeatedTexts = Annotated[Texts, AfterValidator(_all_writable)]
+"""Texts that are said again in the answer, whole or in parts."""
 
 
 class Asked(Settings):
