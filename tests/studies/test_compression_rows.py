@@ -6,10 +6,15 @@ import pytest
 import torch
 from torch import nn
 
+from bertwright.compression.quantisation import Quantised
+from bertwright.compression.quantisation.scan import rounded_afterwards
 from bertwright.compression.replacement import Either
 from bertwright.studies.compression_checks.checking import check
 from bertwright.studies.compression_checks.ground import Ground, made
-from bertwright.studies.compression_checks.rows import all_rows
+from bertwright.studies.compression_checks.row import Measured
+from bertwright.studies.compression_checks.rows import all_rows, learned_bits
+from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.formats.examples import Examples
 from short_runs import shorten
 
 
@@ -47,3 +52,31 @@ def test_a_head_of_a_successor_that_learns_is_seen(
     monkeypatch.setattr(nn.Module, "requires_grad_", lambda module, *_: module)
     wrong = check(ground, "C13").wrong
     assert any("head" in each and "encoder.embeddings" in each for each in wrong), wrong
+
+
+def test_rounding_afterwards_rounds_all_that_learning_in_few_bits_does(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Quantised] = []
+
+    def noting(model: FineTuned, how: Quantised, seen: Examples) -> FineTuned:
+        asked.append(how)
+        return rounded_afterwards(model, how, seen)
+
+    monkeypatch.setattr(learned_bits, "rounded_afterwards", noting)
+    found = check(ground, "C11")
+    whats = [figure.what for figure in found.figures]
+    assert {how.activations.ranges for how in asked if how.activations} == {"static", "token"}
+    for bits in learned_bits.QUICK_BITS:
+        assert sum(f"rounded to {bits} bits" in what for what in whats) == 2
+        assert all(how.activations and how.activations.bits == how.bits for how in asked)
+
+
+def test_eight_bits_that_lose_more_than_another_seed_are_seen() -> None:
+    def holds(found: list[float], quick: bool = False) -> list[bool]:
+        came = learned_bits.as_good(found, [0.91, 0.93, 0.9], quick)
+        return [isinstance(each, Measured) or each.holds for each in came]
+
+    assert holds([0.9, 0.92, 0.92]) == [True]
+    assert holds([0.0, 0.93, 0.93]) == [False]
+    assert holds([0.0, 0.0, 0.0], quick=True) == []
