@@ -9,10 +9,14 @@ from torch import nn
 from bertwright.compression.quantisation import Quantised
 from bertwright.compression.quantisation.scan import rounded_afterwards
 from bertwright.compression.replacement import Either
+from bertwright.compression.surgery import Kept
+from bertwright.encoder.choice import EncoderChoice
+from bertwright.errors import UserError
+from bertwright.recipes.loading import systems
 from bertwright.studies.compression_checks.checking import check
 from bertwright.studies.compression_checks.ground import Ground, made
 from bertwright.studies.compression_checks.row import Measured
-from bertwright.studies.compression_checks.rows import all_rows, learned_bits
+from bertwright.studies.compression_checks.rows import all_rows, learned_bits, surgery
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.examples import Examples
 from short_runs import shorten
@@ -80,3 +84,22 @@ def test_eight_bits_that_lose_more_than_another_seed_are_seen() -> None:
     assert holds([0.9, 0.92, 0.92]) == [True]
     assert holds([0.0, 0.93, 0.93]) == [False]
     assert holds([0.0, 0.0, 0.0], quick=True) == []
+
+
+def test_a_system_that_does_not_let_itself_be_cut_any_more_is_seen(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut = Kept.cut
+
+    def refusing(kept: Kept, choice: EncoderChoice) -> EncoderChoice:
+        if choice.depth.sharing == "all":
+            raise UserError("no")
+        return cut(kept, choice)
+
+    monkeypatch.setattr(Kept, "cut", refusing)
+    wrong = check(ground, "C16").wrong
+    assert any("albert" in each for each in wrong), wrong
+
+
+def test_what_is_known_of_systems_is_of_systems_that_there_are() -> None:
+    assert set(systems()) >= surgery.UNITS_ALONE | surgery.REFUSING
