@@ -171,8 +171,12 @@ def test_what_does_not_suit_is_said_before_the_teacher_is_asked(
         {"signals": [{"kind": "states", "layers": {"pairs": "2-5"}}]},
     ]
     late.write_text(json.dumps({"about": "a", "source": "b", "stages": stages}))
+    empty = tmp_path / "empty.yaml"
+    stages = [{}, {"settings": {"adaptation": {"kind": "magnitude", "kept": 1e-4}}}]
+    empty.write_text(json.dumps({"about": "a", "source": "b", "stages": stages}))
     for method, given, message in [
         (str(late), {}, "no layers 2 and 5: the student has 2, the teacher 4"),
+        (str(empty), {}, "0.0001 in the end leaves none of the"),
         ("pkd-skip", {"layers": 1}, "no pair of layers is left of a student with 1"),
         ("theseus-linear", {"layers": 3}, "4 blocks do not fall into 3 equal parts"),
         ("layer-drop", {"student": "bert-tiny", "layers": 1}, "has the layers of its recipe"),

@@ -74,6 +74,26 @@ def test_as_many_are_kept_as_is_said_and_none_is_lower_than_one_that_goes(
         assert of[kept].min() >= of[~kept].max()
 
 
+@pytest.mark.parametrize("kind", ["magnitude", "movement"])
+@given(st.floats(0.001, 1), st.floats(0, 1))
+def test_the_share_that_was_asked_for_is_kept_in_the_end_and_no_less_before(
+    kind: str, last: float, progress: float
+) -> None:
+    falling = {"kind": "linear", "from": 1.0, "to": last}
+    pruning = Pruned.choose({"kind": kind, "kept": falling})
+    scores = {"w": torch.arange(1000.0)}
+    for choice, at in ((pruning, 1.0), (Pruned.choose({"kind": kind, "kept": last}), progress)):
+        found = choice.gates(scores, choice.level(at), None)["w"]
+        assert int((found.detach() != 0).sum()) == int(last * 1000 + 1e-6)
+    assert pruning.level(progress) >= pruning.level(1.0)
+
+
+def test_masks_are_drawn_in_steps_before_the_last() -> None:
+    pruning = Pruned.choose({"kind": "magnitude", "kept": {"kind": "linear", "from": 1, "to": 0.8}})
+    levels = {pruning.level(n / 10_000) for n in range(10_001)}
+    assert sorted(levels) == pytest.approx([0.8 + n / 200 for n in range(41)])
+
+
 @given(st.lists(st.floats(-9, 9, width=32), min_size=1, max_size=400), st.floats(0, 1))
 def test_no_threshold_shuts_a_whole_matrix(scores: list[float], threshold: float) -> None:
     of = torch.tensor(scores)
@@ -281,3 +301,13 @@ def test_what_cannot_be_pruned_is_said(pretrained) -> None:
             **QUICK,
         )
     assert MovementPruning(kept=0.5).usual_rate(pretrained().model.recipe) > 0
+
+
+@pytest.mark.parametrize("kind", ["magnitude", "movement"])
+@pytest.mark.parametrize("kept", [0.0, 1e-4, {"kind": "linear", "from": 1.0, "to": -0.5}])
+def test_a_share_that_leaves_nothing_is_refused_before_anything_is_learned(
+    pretrained, monkeypatch: pytest.MonkeyPatch, kind: str, kept
+) -> None:
+    monkeypatch.setattr(task_training, "train", None)
+    with pytest.raises(UserError, match=r"adaptation\.kept: .* leaves none of the \d+ weights"):
+        pruned(pretrained, adaptation={"kind": kind, "kept": kept})

@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from bertwright.compression.quantisation import Quantised
-from bertwright.compression.quantisation.scan import EVERYTHING, scan
+from bertwright.compression.quantisation.losses import asked, sums_and_counts
+from bertwright.compression.quantisation.rounding import Rounding
+from bertwright.compression.quantisation.scan import EVERYTHING, rounded_afterwards, scan
 from bertwright.errors import UserError
 from bertwright.tasks.catalogue import tagging_task
 from bertwright.tasks.fine_tuned import FineTuned
@@ -52,6 +54,25 @@ def test_fewer_bits_cost_more_and_places_are_all_there(model: FineTuned, setting
     told = fine[EVERYTHING].as_dict()
     assert told["low"] <= told["rise"] <= told["high"]
     assert "low" not in next(iter(scan(model, Quantised(), some, some[:1]))).as_dict()
+
+
+@pytest.mark.parametrize("ranges", ["static", "token"])
+def test_what_is_rounded_afterwards_stands_on_its_grids_and_rounds_between(
+    model: FineTuned, ranges: str
+) -> None:
+    settings = {"bits": 3, "outside": 3, "activations": {"bits": 3, "ranges": ranges}}
+    how, some = Quantised.of({"kind": "quantised", **settings}), tagged()[:8]
+    before = {name: t.clone() for name, t in model.net.state_dict().items()}
+    small = rounded_afterwards(model, how, some)
+    (whole,) = (cost for cost in scan(model, how, some, some) if cost.place == EVERYTHING)
+    sums, counts = sums_and_counts(asked(small, some, 16))
+    assert float(sums.sum() / counts.sum()) == pytest.approx(whole.loss)
+    known, grids = dict(small.net.encoder.named_parameters()), how.grids(model.net.encoder)
+    assert all(grid.standing(known[name]) is not None for name, grid in grids.items())
+    roundings = [m for m in small.net.encoder.modules() if isinstance(m, Rounding)]
+    assert len(roundings) == 2 * 2 * 4
+    assert all(bool(rounding.on) for rounding in roundings)
+    assert all(torch.equal(t, before[name]) for name, t in model.net.state_dict().items())
 
 
 def test_what_does_not_fit_is_said(model: FineTuned) -> None:

@@ -94,8 +94,31 @@ def test_what_is_removed_is_what_matters_least(pretrained) -> None:
     assert answers(again, examples).shape == answers(model, examples).shape
 
 
+@pytest.mark.parametrize("sharing", ["all", "attention", "feed-forward"])
+def test_what_blocks_share_goes_by_what_it_matters_in_all_of_them(pretrained, sharing: str) -> None:
+    examples, source = classes(), pretrained("bert", f"encoder.depth.sharing={sharing}")
+    model = finetune(source, CLASSES, train=examples, dev=examples, **QUICK).model
+    small = Removing(heads=0.25, units=0.5).left_of(model, examples)
+    choice, cut = model.net.recipe.encoder, small.net.recipe.encoder.cut
+    assert cut is not None
+    _, units = importances(model, examples)
+    if choice.depth.owner(1, "f") == 0:
+        together = units[0] + units[1]
+        stays = np.sort(np.argsort(together, kind="stable")[round(0.5 * together.size) :])
+        assert cut.units == (len(stays),) * 2
+        before, after = (
+            net.state_dict()["encoder.blocks.0.sublayers.feed_forward.down.weight"]
+            for net in (model.net, small.net)
+        )
+        assert torch.equal(after, before[:, torch.from_numpy(stays)])
+    else:
+        assert sum(cut.units or ()) == sum(own.size for own in units) // 2
+    assert answers(small, examples).shape == answers(model, examples).shape
+
+
 def test_what_cannot_lose_parts_says_so(pretrained) -> None:
     examples = classes()
-    model = finetune(pretrained("albert"), CLASSES, train=examples, dev=examples, **QUICK).model
-    with pytest.raises(UserError, match="share theirs"):
-        Removing(heads=0.25, units=0.3).left_of(model, examples)
+    source = pretrained("bert", "encoder.depth.order=sff")
+    model = finetune(source, CLASSES, train=examples, dev=examples, **QUICK).model
+    with pytest.raises(UserError, match=r"cut\.units are those of one feed_forward in a block"):
+        Removing(units=0.3).left_of(model, examples)

@@ -70,6 +70,8 @@ def test_what_is_left_is_what_was_gated(system: str, kept: Kept) -> None:
         ("performer", Kept(HEADS), "cut.heads needs plain attention"),
         ("longformer-char", Kept(HEADS), "visibility to one rule for all"),
         ("mobilebert", Kept(HEADS), "bottleneck to null"),
+        ("mobilebert", Kept(units=UNITS), "one feed_forward in a block, and there are 4 in one"),
+        ("elmo", Kept(units=UNITS), "one feed_forward in a block, and there are 0 in one"),
         ("albert", Kept(UNITS[:1] * 2, ((1,), (1, 2))), "blocks 0 and 1 share theirs"),
         ("bert", Kept(((1,), ())), "leaves nothing of block 1"),
         ("bert", Kept(((1,),)), "are of 1 blocks, and there are 2"),
@@ -100,6 +102,14 @@ def test_a_model_that_is_cut_is_a_model(tmp_path: Path) -> None:
     assert {n: t.shape for n, t in again.state_dict().items()} == {
         n: t.shape for n, t in small.state_dict().items()
     }
+
+
+def test_a_model_whose_blocks_share_is_cut_once() -> None:
+    model = Model.build(toy("albert"), VOCABULARY)
+    small = cut_model(model, Kept(HEADS[:1] * 2, UNITS[:1] * 2))
+    down = "encoder.blocks.0.sublayers.feed_forward.down.weight"
+    known = model.state_dict()[down]
+    assert torch.equal(small.state_dict()[down], known[:, list(UNITS[0])])
 
 
 def test_no_layer_loses_its_last_head() -> None:

@@ -111,6 +111,11 @@ class Either(Passage):
         # In a tuple, because they are no part of what is trained.
         self._old = tuple(deepcopy(list(old[n * many : (n + 1) * many])) for n in range(number))
 
+    @property
+    def old(self) -> list[nn.Module]:
+        """The blocks of the predecessor that run, its first one first."""
+        return [block for part in self._old for block in part]
+
     def forward(
         self,
         x: Tensor,

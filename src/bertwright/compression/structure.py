@@ -11,7 +11,8 @@ from torch import Tensor
 
 from bertwright.analysis.removal.importance import kept_parts
 from bertwright.axes import Settings
-from bertwright.compression.surgery import Kept, cut_weights
+from bertwright.compression.surgery import Kept, cut_weights, weights_once
+from bertwright.encoder.depth import Depth
 from bertwright.model.folder import fill
 from bertwright.tasks.encoding import TaskRow
 from bertwright.tasks.fine_tuned import FineTuned, flat_places
@@ -39,11 +40,23 @@ class Removing(Settings):
     def left_of(self, model: FineTuned, examples: Examples) -> FineTuned:
         """What is left of a model; UserError where nothing can be taken from such an encoder."""
         heads, units = importances(model, examples[: self.examples])
+        depth = model.net.recipe.encoder.depth
         kept = Kept(
-            kept_parts(heads, self.heads) if self.heads else None,
-            kept_parts(units, self.units) if self.units else None,
+            _kept(heads, self.heads, depth, "s") if self.heads else None,
+            _kept(units, self.units, depth, "f") if self.units else None,
         )
         return cut_fine_tuned(model, kept)
+
+
+def _kept(found: Importances, share: float, depth: Depth, letter: str) -> list[list[int]]:
+    """By block, what stays where this share goes. What several blocks share goes from all of them,
+    and matters as much as in all of them together."""
+    owners = [depth.owner(block, letter) for block in range(len(found))]
+    sums: dict[int, NDArray[np.float64]] = {}
+    for owner, own in zip(owners, found, strict=True):
+        sums[owner] = sums.get(owner, np.zeros_like(own)) + own
+    left = dict(zip(sums, kept_parts(list(sums.values()), share), strict=True))
+    return [left[owner] for owner in owners]
 
 
 def cut_fine_tuned(model: FineTuned, kept: Kept) -> FineTuned:
@@ -55,7 +68,7 @@ def cut_fine_tuned(model: FineTuned, kept: Kept) -> FineTuned:
     net = model.net
     left = net.recipe.model_copy(update={"encoder": kept.cut(net.recipe.encoder)})
     small = TaskModel.empty(left, net.vocabulary_size, net.plan, net.adaptation)
-    fill(small, cut_weights(net.state_dict(), net.recipe.encoder, kept), net.recipe.name)
+    fill(small, cut_weights(weights_once(net), net.recipe.encoder, kept), net.recipe.name)
     tokenizer, length = model.tokenizer, model.maker.length
     return FineTuned(small, tokenizer, model.task, length, model.precision, model.temperature)
 

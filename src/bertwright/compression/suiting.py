@@ -5,13 +5,19 @@ import torch
 
 from bertwright.compression.from_nothing import learns_words
 from bertwright.compression.method import Method
+from bertwright.compression.pruning import Pruned
 from bertwright.compression.replacement import require_equal_parts
 from bertwright.compression.signals import Comparisons
 from bertwright.compression.students import require_layers, shorter, usual_layers
 from bertwright.encoder.choice import EncoderChoice
+from bertwright.encoder.encoder import Encoder
 from bertwright.errors import UserError
 from bertwright.model.text_model import TextModel
 from bertwright.recipes import Recipe
+from bertwright.tasks.finetuning_settings import FineTuning
+
+ANY_VOCABULARY = 1 << 20
+"""Matrices of blocks are as large whatever it is."""
 
 Source = TextModel | str | None
 """What a user has named as the student: a model, a recipe, or nothing."""
@@ -20,8 +26,8 @@ Source = TextModel | str | None
 def require_suiting(
     method: Method, teacher: EncoderChoice, student: Source, layers: int | None
 ) -> None:
-    """Errors: UserError for layers that cannot be taken, and where what is heard of the teacher,
-    removed or replaced is not there in the student."""
+    """Errors: UserError for layers that cannot be taken, where what is heard of the teacher,
+    removed or replaced is not there in the student, and where nothing would be left of it."""
     own, first = student_choice(method, teacher, student, layers), method.stages[0]
     itself = (student or method.student) is None and layers is None and method.whole
     if (first.removing or first.bits) and not (itself and method.sharing is None):
@@ -34,6 +40,9 @@ def require_suiting(
             require_equal_parts(num_layers(teacher), num_layers(own))
         with torch.device("meta"):
             Comparisons(stage.signals, own, teacher)
+            adaptation = FineTuning.of(stage.settings).adaptation
+            if isinstance(adaptation, Pruned):
+                adaptation.changes(Encoder(own, ANY_VOCABULARY))
 
 
 def require_transfer_read(method: Method, student: Source) -> None:

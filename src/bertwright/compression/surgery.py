@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.mixers import AttentionChoice
@@ -46,10 +46,16 @@ def cut_model(model: Model, kept: Kept) -> Model:
 
     Errors: UserError where nothing can be taken from its encoder.
     """
-    recipe, weights = model.recipe, model.state_dict()
+    recipe, weights = model.recipe, weights_once(model)
     left = recipe.model_copy(update={"encoder": kept.cut(recipe.encoder)})
     small = cut_weights(weights, recipe.encoder, kept)
     return filled(left, model.vocabulary_size, small, recipe.name)
+
+
+def weights_once(module: nn.Module) -> dict[str, Tensor]:
+    """By name; what blocks share has one name here, and in a state one for each of them."""
+    named = (*module.named_parameters(), *module.named_buffers())
+    return {name: tensor.detach() for name, tensor in named}
 
 
 def cut_weights(

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from bertwright.axes import Settings
 from bertwright.encoder.adaptive import Adaptive
-from bertwright.encoder.block import added
+from bertwright.encoder.block import SUBLAYERS, added
 from bertwright.encoder.bottleneck import Bottleneck
 from bertwright.encoder.characters import Characters
 from bertwright.encoder.cut import Cut
@@ -338,6 +338,11 @@ class EncoderChoice(Settings):
             if len(sizes) != len(orders):
                 raise ValueError(
                     f"cut.{name} are of {len(sizes)} blocks, and there are {len(orders)}"
+                )
+            if (most := max(order.count(letter) for order in orders)) != 1:
+                raise ValueError(
+                    f"cut.{name} are those of one {SUBLAYERS[letter]} in a block, and there are "
+                    f"{most} in one: leave them out"
                 )
             for block, order in enumerate(orders):
                 owner = self.depth.owner(block, letter) if letter in order else block

@@ -8,13 +8,15 @@ from pydantic import Field
 from torch import Tensor
 
 from bertwright.analysis.hard_concrete import HardConcrete
-from bertwright.compression.pruning.masks import above, as_scores, highest
+from bertwright.compression.pruning.masks import above, as_scores, highest, how_many
 from bertwright.compression.pruning.pruned import Pruned
 from bertwright.encoder.kernels.noise import Noise, uniform
+from bertwright.errors import UserError
 from bertwright.schedules import Constant, Value
 
 FINENESS = 200
-"""Masks are drawn anew where the share that is kept has changed by so small a part."""
+"""Masks are drawn anew where the share that is kept has changed by so small a part; within half of
+one of the last share it is the last itself, to the weight."""
 
 SITE = 67
 """Of the random numbers that open gates."""
@@ -28,10 +30,21 @@ class ShareKept(Pruned):
     kept: Value
 
     def level(self, progress: float) -> float:
-        return in_steps(self.kept.at(progress))
+        share, last = self.kept.at(progress), self.kept.at(1.0)
+        near = abs(share - last) < 0.5 / FINENESS
+        return min(max(last if near else round(share * FINENESS) / FINENESS, 0.0), 1.0)
 
     def done(self, level: float, progress: float) -> bool:
         return level <= self.level(1.0)
+
+    def require_left(self, shapes: Mapping[str, torch.Size]) -> None:
+        last = self.level(1.0)
+        for name, shape in shapes.items():
+            if not how_many(shape.numel(), last):
+                raise UserError(
+                    f"adaptation.kept: {self.kept.at(1.0):g} in the end leaves none of the "
+                    f"{shape.numel()} weights of {name}: keep more of them"
+                )
 
 
 class MagnitudePruning(ShareKept):
@@ -40,6 +53,10 @@ class MagnitudePruning(ShareKept):
     kind: Literal["magnitude"] = "magnitude"
     among: Literal["matrix", "all"] = "matrix"
     learns: ClassVar[bool] = False
+
+    def require_left(self, shapes: Mapping[str, torch.Size]) -> None:
+        together = torch.Size([sum(shape.numel() for shape in shapes.values())])
+        super().require_left(shapes if self.among == "matrix" else {"all matrices": together})
 
     def gates(
         self, scores: Mapping[str, Tensor], level: float, noise: Noise | None
@@ -138,11 +155,6 @@ class GatePruning(Pruned):
 
     def cost(self, scores: Iterable[Tensor], level: float) -> Tensor:
         return level * _mean(GATE.open_chance(own) for own in scores)
-
-
-def in_steps(share: float) -> float:
-    """A share in steps of one part in :data:`FINENESS`."""
-    return min(max(round(share * FINENESS), 0), FINENESS) / FINENESS
 
 
 def _mean(values: Iterable[Tensor]) -> Tensor:

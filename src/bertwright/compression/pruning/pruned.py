@@ -64,6 +64,9 @@ class Pruned(Adaptation):
         """What open gates add to the loss of a step, 0-d float32."""
         raise TypeError(f"{type(self).__name__} costs nothing")
 
+    def require_left(self, shapes: Mapping[str, torch.Size]) -> None:
+        """Errors: UserError where nothing would be left in the end of matrices of these shapes."""
+
     def changes(self, encoder: Encoder) -> "Pruning":
         names, known = matrices_of(encoder, self.sublayers), dict(encoder.named_parameters())
         if not names:
@@ -71,7 +74,9 @@ class Pruned(Adaptation):
                 f"adaptation.sublayers: {' and '.join(self.sublayers)} of this encoder has no "
                 f"matrices: choose another"
             )
-        return Pruning(self, {name: known[name].shape for name in names})
+        shapes = {name: known[name].shape for name in names}
+        self.require_left(shapes)
+        return Pruning(self, shapes)
 
 
 class Pruning(Changes):

@@ -62,6 +62,14 @@ def scan(
         yield Cost(name, loss, of_difference((sums, counts), before))
 
 
+def rounded_afterwards(model: FineTuned, how: Quantised, calibrating: Examples) -> FineTuned:
+    """A model of the same weights, all of whose places are rounded, without any training for it;
+    ``calibrating`` as in :func:`scan`."""
+    twin = _twin(model, how, calibrating)
+    twin.round(twin.places()[EVERYTHING])
+    return twin.model
+
+
 @dataclass(frozen=True)
 class _Twin:
     """A model of the same weights that can round them and what stands between, place by place."""
@@ -89,18 +97,24 @@ class _Twin:
         """Round these while it is open."""
         known = dict(self.model.net.encoder.named_parameters())
         before = {name: known[name].data for name in names if name in known}
-        switches = [self.roundings[name].on for name in names if name in self.roundings]
-        for name in before:
-            known[name].data = self.weights[name]
-        for switch in switches:
-            switch.fill_(True)
+        self.round(names)
         try:
             yield
         finally:
             for name, weight in before.items():
                 known[name].data = weight
-            for switch in switches:
-                switch.fill_(False)
+            for name in names:
+                if name in self.roundings:
+                    self.roundings[name].on.fill_(False)
+
+    def round(self, names: Sequence[str]) -> None:
+        """Round these from now on."""
+        known = dict(self.model.net.encoder.named_parameters())
+        for name in names:
+            if name in known:
+                known[name].data = self.weights[name]
+            else:
+                self.roundings[name].on.fill_(True)
 
 
 def _twin(model: FineTuned, how: Quantised, calibrating: Examples) -> _Twin:

@@ -1,6 +1,9 @@
 """Blocks that take the place of those of a fine-tuned model, by chance at first, then for good."""
 
+from collections.abc import Mapping, Sequence
+
 import torch
+from torch import Tensor
 
 from bertwright.analysis.planted.expecting import Expected, same
 from bertwright.compression.replacement import Either, Replacement
@@ -9,6 +12,8 @@ from bertwright.schedules import Constant
 from bertwright.significance import of_count
 from bertwright.studies.compression_checks.ground import Ground
 from bertwright.studies.compression_checks.row import Came, Measured, Row
+from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.finetuning import FineTuneResult
 
 TASK = "inference"
 DRAWS, RATE = 400, 0.3
@@ -18,14 +23,39 @@ def run(ground: Ground) -> Came:
     """Ever more often, half of the time and then always, and from the first step on always."""
     yield from _either(ground)
     teacher, given = ground.tuned(TASK), ground.given(TASK, 2 * ground.size.few)
-    before = {name: tensor.clone() for name, tensor in teacher.net.state_dict().items()}
     linear = ground.compressed(teacher, "theseus-linear", given=given, layers=2, alone=True)
     constant = ground.compressed(teacher, "theseus-constant", given=given, layers=2)
-    after = teacher.net.state_dict()
-    unmoved = all(tensor.equal(after[name]) for name, tensor in before.items())
-    yield same("the predecessor is as it was", unmoved, True)
+    yield from _who_learned(teacher, [*linear.runs, *constant.runs])
     for name, found in (("linear", linear), ("constant", constant)):
         yield Measured(f"accuracy, {name}", found.scores, "plain fine-tuning", linear.alone)
+
+
+def _who_learned(teacher: FineTuned, runs: Sequence[FineTuneResult]) -> Came:
+    """Blocks of the successor, and nobody else: neither the predecessor that ran beside them, which
+    is a copy of the teacher, nor what stands before and behind them."""
+    known, moved = teacher.net.state_dict(), set[str]()
+    for run in runs:
+        passage = run.training.net.encoder.passage
+        assert isinstance(passage, Either), "both of them ran"
+        for number, block in enumerate(passage.old):
+            moved |= _others(block.state_dict(), known, f"encoder.blocks.{number}.", "predecessor.")
+        moved |= _others(run.model.net.state_dict(), known)
+    blocks = {name for name in moved if name.startswith("encoder.blocks.")}
+    yield same("what has learned beside the successor's blocks", sorted(moved - blocks), [])
+    yield same(
+        "blocks that have learned", sorted({name.split(".")[2] for name in blocks}), ["0", "1"]
+    )
+
+
+def _others(
+    found: Mapping[str, Tensor], known: Mapping[str, Tensor], at: str = "", told: str = ""
+) -> set[str]:
+    """The names of the tensors that are not those which are known under ``at`` and their name."""
+    return {
+        f"{told}{at}{name}"
+        for name, tensor in found.items()
+        if not tensor.equal(known[at + name].to(tensor))
+    }
 
 
 def _either(ground: Ground) -> Came:
