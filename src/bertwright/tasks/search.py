@@ -113,8 +113,9 @@ def search_grid(
     settings: Mapping[str, Any],
 ) -> Searched:
     """Try everything of a published grid that is not stated otherwise."""
-    recipe, found = model.model.recipe, Searched()
-    axes = {n: v for n, v in _scaled(GRIDS[grid], recipe).items() if n not in settings}
+    base, recipe, found = FineTuning.of(settings), model.model.recipe, Searched()
+    out = {*settings, *(() if base.schedule is None else ("warmup",))}
+    axes = {n: v for n, v in _scaled(GRIDS[grid], recipe).items() if n not in out}
     for values in product(*axes.values()):
         own: dict[str, Any] = dict(zip(axes, values, strict=True))
         chosen: dict[str, Any] = {**settings, **own}
@@ -150,6 +151,8 @@ def search_drawn(
             "epochs": lambda: trial.suggest_int("epochs", 2, 5),
             "warmup": lambda: trial.suggest_float("warmup", 0.0, 0.2),
         }
+        if base.schedule is not None:
+            del drawn["warmup"]
         own: dict[str, Any] = {n: draw() for n, draw in drawn.items() if n not in settings}
 
         def watched(seed: int, clock: Clock) -> Reporter:
