@@ -48,8 +48,8 @@ class RelevanceAnswer(Answer):
             label = 0.0 if example.label is None else float(cast(float, example.label))
             if label < 0:
                 raise UserError(
-                    f"{told(example)}: the label {label:g} is below 0, which stands for what is not "
-                    f"relevant at all: let the labels begin there"
+                    f"{told(example)}: the label {label:g} is below 0, which stands for what is "
+                    f"not relevant at all: let the labels begin there"
                 )
 
     def group(self, example: Example) -> str:
