@@ -25,6 +25,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     TextModel(Model.build(toy("bert"), tokenizer.size), tokenizer).save(folder / "model")
     rows = "".join(f"{e.first}\t{e.label}\n" for e in classes())
     pairs = "".join(f"{e.first}\t{e.second}\t{e.others[0]}\n" for e in partners())
+    near = "".join(f"{e.first}\t{e.second}\t{e.others[0]}\t5\n" for e in partners())
+    (folder / "near.tsv").write_text(f"text\tpair\tother\tlabel\n{near}")
+    (folder / "one").mkdir()
+    (folder / "one" / "train.tsv").write_text(f"text\tlabel\n{rows}")
     labels = "".join(
         json.dumps({"text": e.first, "label": e.label}) + "\n" for e in several_labels()
     )
@@ -237,6 +241,15 @@ def test_a_text_of_a_hundred_thousand_pieces_is_cut_and_said(folder: Path, tmp_p
         (("--other", "label"), "--other is for --task similarity"),
         (("--answer", "span"), "--answer span is not for texts in columns: choose class"),
         (("answer.weights=all",), "answer: weights: must be 'balanced', not 'all'"),
+        (
+            ("--answer", "cloze", "answer.stride=8"),
+            "answer: stride: a cloze is one row, which has one gap: leave it out",
+        ),
+        (
+            ("--answer", "cloze", "answer.weights.odl=2"),
+            "answer.weights: no label 'odl': did you mean 'old'",
+        ),
+        (("schedule=constant", "warmup=0.5"), "finetune: warmup and schedule both say how"),
         (("answer.stride=64", "length=64"), "answer.stride: 64 is no less than a row"),
         (("head.kind=bilstm",), "head.kind: bilstm reads the words of a row"),
         (("head.layers=9",), "head.layers: no layers '9'"),
@@ -251,6 +264,48 @@ def test_a_mistake_is_named(
             *words,
         )  # fmt: skip
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--task", "glue", "--data", "glue", "--text", "a"), "--task glue .*leave --text out"),
+        (("--task", "glue", "--data", "glue", "--pair", "a"), "leave --pair out"),
+        (("--task", "glue", "--data", "glue", "--label", "a"), "leave --label out"),
+        (("--task", "glue", "--data", "glue", "--other", "a"), "leave --other out"),
+        (("--task", "glue", "--data", "glue", "--answer", "number"), "leave --answer out"),
+        (("--task", "glue", "--data", "glue", "--tags", "upos"), "leave --tags out"),
+        (("--task", "glue", "--data", "glue", "answer.stride=8"), "leave answer.stride out"),
+        (("--task", "cola,sst-2", "--data", "glue", "--train", "a"), "leave --train out"),
+        (("--task", "cola,sst-2", "--data", "glue", "--dev", "a"), "leave --dev out"),
+        (("--task", "rank", "--train", "pairs.tsv", "--other", "other"), "leave --other out"),
+        (
+            ("--task", "similarity", "--train", "near.tsv", "--other", "other"),
+            "--other: the loss cosine learns from pairs alone",
+        ),
+        (
+            ("--task", "retrieval", "--train", "pairs.tsv", "answer.widths=[8,999]"),
+            "answer.widths: 999 is more than a vector has",
+        ),
+        (
+            ("--task", "retrieval", "--train", "pairs.tsv", "answer.widths=[0]"),
+            "answer: widths.0: must be 1 or more, not 0",
+        ),
+        (("--data", "one", "--dev", "one/train.tsv"), "train.tsv is what is learned from"),
+    ],
+)
+def test_what_would_mean_nothing_is_refused(
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    message: str,
+) -> None:
+    monkeypatch.chdir(folder)
+    with pytest.raises(UserError, match=message) as caught:
+        invoke("finetune", "model", "-o", tmp_path / "out", "epochs=1", *words)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_fine_tuned_model_is_made_small(folder: Path, tuned: Path, tmp_path: Path) -> None:

@@ -88,6 +88,20 @@ def test_relevance_ranks_the_texts_of_a_query(pretrained) -> None:
     assert all(0 <= p.answer <= 1 for p in found.best.predictions[0])
 
 
+@pytest.mark.parametrize("loss", ["in-batch", "triplet"])
+def test_only_those_that_belong_together_are_brought_together(pretrained, loss: str) -> None:
+    answer = {"kind": "closeness", "loss": loss, "highest": 4.0}
+    labels = (4.0, 2.0, None, 1.9, 0.0)
+    examples = [replace(e, label=labels[n % 5]) for n, e in enumerate(partners())]
+    (part,) = learned(pretrained(), answer, examples, epochs=1).training.parts
+    assert [e.label for e in part.train] == [e.label for e in examples if e.label in labels[:3]]
+    assert len(part.items) == len(part.train)
+    assert len(part.dev) == len(examples), "who judges is told of all"
+    apart = [replace(e, label=0.0) for e in partners()]
+    with pytest.raises(UserError, match=r"label is 2 or more, half of answer\.highest"):
+        learned(pretrained(), answer, apart, epochs=1)
+
+
 def test_retrieval_ranks_all_second_texts(pretrained) -> None:
     task = table_task("own", Columns(), ClosenessAnswer(loss="in-batch"), ("recall@1", "mrr@10"))
     settings = {**BY_HEART, "epochs": 40, "watch": until(0.9)}
@@ -210,6 +224,13 @@ def test_options_may_differ_in_number() -> None:
             Example("a", "b"),
             "the loss triplet needs a third text",
         ),
+        (
+            "closeness",
+            Example("a", "b", 5.0, where="x line 3"),
+            "x line 3: .* answer.highest",
+        ),
+        ("closeness", Example("a", "b", -1.0), "the label -1 is not from 0 to 1"),
+        ("relevance", Example("a", "b", -1.0, where="x line 3"), "x line 3: the label -1 is below"),
     ],
 )
 def test_an_example_of_another_shape_is_refused(
@@ -251,6 +272,15 @@ def test_the_gap_stays_when_a_text_is_cut(wordpiece) -> None:
     assert len(row.pieces) == 12
     assert row.pieces[row.places[0]] == wordpiece.specials.mask
     assert row.num_cut > 0
+
+
+def test_the_gap_is_that_of_the_template(wordpiece) -> None:
+    plain, odd = "the red bird", "the [MASK] bird"
+    for template, gap in (("{text} and [MASK]", -2), ("[MASK] {text} [SEP]", 1)):
+        answering = Answer.choose({**CLOZE, "template": template}).build(("new", "old"))
+        maker = RowMaker.of(toy("bert"), wordpiece, 12)
+        for row in answering.rows(maker, [Example(plain), Example(odd), Example(odd * 9)]):
+            assert row.places == (gap % len(row.pieces),)
 
 
 @pytest.mark.parametrize(

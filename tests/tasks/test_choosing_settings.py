@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -12,12 +13,22 @@ from bertwright.errors import UserError
 from bertwright.tasks import search as searching
 from bertwright.tasks.catalogue import find_task, table_task
 from bertwright.tasks.data import TaskData, held_out
+from bertwright.tasks.finetuning_settings import FineTuning
 from bertwright.tasks.folds import _folds, cross_validate
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
+from bertwright.tasks.judging import EpochReport, figures_of
 from bertwright.tasks.learning_curve import learning_curve
-from bertwright.tasks.search import expected_best, search_drawn, search_grid
+from bertwright.tasks.search import (
+    Searched,
+    Trial,
+    _Pruning,
+    expected_best,
+    search_drawn,
+    search_grid,
+)
 from bertwright.tasks.task_training import unwatched
+from bertwright.training.clock import Place
 from small_tasks import classes
 
 OWN = TaskData(table_task("own", Columns()), train=classes(), dev=classes())
@@ -38,6 +49,58 @@ def test_a_grid_is_tried_whole_and_told_whole(pretrained, monkeypatch) -> None:
     assert len(said["trials"]) == 2
     assert said["over_trials"]["best"] == max(t.score for t in found.trials)
     assert found.result.scores[0] == said["over_trials"]["best"]
+
+
+@pytest.mark.parametrize("kind", ["lora", "frozen", "adapters", "full"])
+@pytest.mark.parametrize("system", ["bert", "modern"])
+def test_a_grid_goes_by_the_rate_that_is_usual(pretrained, kind: str, system: str) -> None:
+    base, recipe = FineTuning.of({"adaptation": kind}), pretrained(system).model.recipe
+    rates = searching._scaled({"rate": (5e-5, 2e-5)}, base, recipe)["rate"]
+    usual = base.rate_for(recipe)
+    assert list(rates) == pytest.approx([usual, 0.4 * usual])
+
+
+def test_what_is_stated_of_the_schedule_is_not_searched(pretrained, monkeypatch) -> None:
+    monkeypatch.setitem(searching.GRIDS, "bert", {"warmup": (0.06,), "epochs": (1,)})
+    stated = {**SETTINGS, "schedule": {"kind": "constant"}}
+    found = search_grid(pretrained(), [OWN], "bert", unwatched, stated)
+    drawn = search_drawn(pretrained(), [OWN], 1, unwatched, {**stated, "epochs": 1})
+    assert all("warmup" not in trial.settings for trial in [*found.trials, *drawn.trials])
+
+
+def test_what_was_given_up_counts_with_what_it_had_reached() -> None:
+    trials = [Trial({}, [0.9, 0.7]), Trial({}, None, 0.2), Trial({}, None, 0.4), Trial({}, [0.6])]
+    told = Searched(trials).as_dict()
+    over = told["over_trials"]
+    assert (over["best"], over["given_up"]) == (pytest.approx(0.8), 2)
+    assert (over["mean"], over["median"]) == (pytest.approx(0.5), pytest.approx(0.5))
+    assert len(told["expected_best"]) == len(trials)
+    assert told["expected_best"][0] == pytest.approx(over["mean"])
+    assert told["trials"][1] == {"scores": None, "mean": None, "reached": 0.2}
+
+
+def test_a_trial_is_given_up_by_what_chooses() -> None:
+    class Asked:
+        told: ClassVar[list[float]] = []
+
+        def report(self, value: float, step: int) -> None:
+            self.told.append(value)
+
+        def should_prune(self) -> bool:
+            return len(self.told) > 2
+
+    pruning = _Pruning(Asked(), RuntimeError)
+    epochs = [
+        {"a": {"accuracy": 0.9, "f1": 0.0}, "glue.b": {"f1": 0.1, "accuracy": 0.0}},
+        {"a": {"accuracy": 0.2, "f1": 1.0}, "glue.b": {"f1": 1.0, "accuracy": 0.0}},
+        {"own": {"accuracy": 0.4, "f1": 1.0}},
+    ]
+    with pytest.raises(RuntimeError):
+        for scores in epochs:
+            pruning.evaluation(Place(0, 1), figures_of(scores))
+    assert Asked.told == [EpochReport(0, 1, 0.0, scores).score for scores in epochs]
+    assert Asked.told == pytest.approx([0.5, 0.6, 0.4])
+    assert pruning.best == pytest.approx(0.6)
 
 
 def test_a_drawn_search_is_the_same_twice(pretrained) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from bertwright.errors import UserError
 from bertwright.tasks import prediction
-from bertwright.tasks.catalogue import table_task, tagging_task
+from bertwright.tasks.catalogue import find_task, table_task, tagging_task
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning import finetune
 from bertwright.tasks.formats.examples import Example
@@ -75,6 +75,31 @@ def test_pairs_come_with_a_tab_between(pair_model) -> None:
     (said,) = predict_lines(pair_model, [("line 1", "The red bird\tThe tree")], ".txt")
     assert (said["text"], said["pair"]) == ("The red bird", "The tree")
     assert said["prediction"] == pair_model.predict([("The red bird", "The tree")])[0].answer
+
+
+def test_an_empty_line_of_a_table_of_texts_is_a_line(pretrained, tmp_path: Path) -> None:
+    model = finetune(pretrained(), table_task("own", Columns()), train=classes(), epochs=0).model
+    for name in ("a.tsv", "a.csv"):
+        (tmp_path / name).write_text("text\nthe bird\n\nthe tree\n")
+        texts = [line["text"] for line in predict_file(model, tmp_path / name)]
+        assert texts == ["the bird", "", "the tree"]
+        with pytest.raises(UserError, match=rf"{name} line 3, column 'text': the text is empty"):
+            table_task("own", Columns(label=None)).read(tmp_path / name)
+
+
+def test_a_word_is_asked_for_in_two_texts(pretrained, tmp_path: Path) -> None:
+    train = [Example(e.first, e.second, "FT"[e.label == "old"]) for e in pairs()]
+    model = finetune(pretrained(), find_task("wic"), train=train, epochs=0).model
+    asked = tmp_path / "test.data.txt"
+    asked.write_text("bird\tN\t1-1\tThe bird\tThe old bird\n")
+    (own,) = predict_file(model, asked)
+    (tmp_path / "pairs.txt").write_text("bird: The bird\tThe old bird\n")
+    (same,) = predict_file(model, tmp_path / "pairs.txt")
+    assert own == same
+    assert (own["text"], own["pair"]) == ("bird: The bird", "The old bird")
+    for line, layout in (("bird", ".txt"), ('{"text": "bird"}', ".jsonl")):
+        with pytest.raises(UserError, match=r"line 1"):
+            list(predict_lines(model, [("line 1", line)], layout))
 
 
 def test_words_come_with_a_tag_each(tagger, tmp_path: Path) -> None:

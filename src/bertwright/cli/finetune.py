@@ -11,7 +11,7 @@ import typer
 from bertwright.cli.output import AsJson, report, say
 from bertwright.cli.plugin import Plugin
 from bertwright.cli.stated import refuse
-from bertwright.cli.tasks import Asked
+from bertwright.cli.tasks import COLUMNS, Asked
 from bertwright.errors import Interrupted, UserError
 
 if TYPE_CHECKING:
@@ -119,6 +119,11 @@ def finetune(
         settings["seeds"] = seeds
     if task == "glue":
         refuse(context, "--task glue has its own files", "train", "dev", "search", "folds", "sizes")
+        refuse(context, "--task glue says what is read and asked", *COLUMNS, "answer", "tags")
+        if of_answer:
+            raise UserError(
+                f"--task glue says what is asked: leave answer.{next(iter(of_answer))} out"
+            )
         if data is None:
             raise UserError("--task glue needs --data DIR, with a folder for each task")
         with uninterrupted():

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 OPEN = ("similarity", "retrieval", "rank")
 """Tasks by name whose columns are the user's."""
 
+COLUMNS = ("text", "pair", "label", "other")
+"""The options that name them."""
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -38,6 +41,7 @@ class Asked:
 
         names = [] if self.task is None else self.task.split(",")
         if len(names) > 1:
+            refuse(context, f"--task {self.task}: each has a folder in --data", "train", "dev")
             if self.data is None:
                 raise UserError(f"--task {self.task}: --data DIR has a folder for each of them")
             return [
@@ -48,17 +52,36 @@ class Asked:
         return [TaskData(task, self.data, self.train, self.dev)]
 
     def _own(self, context: typer.Context, name: str | None, answer: dict[str, Any]) -> "Task":
+        task = self._task(context, name)
+        if answer:
+            task = self._answered(task, answer)
+        self._require_compared(task)
+        return task
+
+    def _answered(self, task: "Task", answer: dict[str, Any]) -> "Task":
+        """The task with settings of its answer."""
         from bertwright.recipes.loading import merged
         from bertwright.tasks.answers import Answer
         from bertwright.tasks.task import Task
 
-        task = self._task(context, name)
-        if not answer:
-            return task
         stated = merged(task.answer.model_dump(mode="json"), answer)
         chosen = explained(lambda: Answer.choose(stated), "answer")
         metrics = task.metrics if chosen.kind == task.answer.kind else ()  # type: ignore[attr-defined]
         return Task(task.name, chosen, task.reader, metrics, task.labels, task.source)
+
+    def _require_compared(self, task: "Task") -> None:
+        """Refuse texts that are no partner where nothing asks for them."""
+        from bertwright.errors import UserError
+        from bertwright.tasks.answers import ClosenessAnswer
+        from bertwright.tasks.rankings import RANKINGS
+
+        answer, ranked = task.answer, set(task.metrics) & set(RANKINGS)
+        pairs_alone = isinstance(answer, ClosenessAnswer) and answer.loss == "cosine"
+        if self.others and pairs_alone and not ranked:
+            raise UserError(
+                "--other: the loss cosine learns from pairs alone: leave it out, or choose "
+                "answer.loss=in-batch or triplet"
+            )
 
     def _task(self, context: typer.Context, name: str | None) -> "Task":
         from bertwright.errors import UserError
@@ -68,9 +91,11 @@ class Asked:
         from bertwright.tasks.formats.tables import Columns
 
         columns = Columns(self.text, self.pair, self.label, others=tuple(self.others))
-        names = ("text", "pair", "label", "other", "answer")
+        names = (*COLUMNS, "answer")
         if name in OPEN:
             refuse(context, f"--task {name} says what is asked", "answer", "tags")
+            if name == "rank":
+                refuse(context, "--task rank learns from pairs alone", "other")
             task = find_task(name)
             label = self.label if name != "retrieval" or _stated(context, "label") else None
             return with_columns(task, replace(columns, second=self.pair or "pair", label=label))

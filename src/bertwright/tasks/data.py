@@ -31,25 +31,28 @@ class TaskData:
     def all_examples(self) -> tuple[Task, Examples]:
         """The task with its labels, and its training examples, none held out."""
         task = find_task(self.task) if isinstance(self.task, str) else self.task
-        train = self.train
-        if self.folder is not None and train is None:
-            train = find_part(Path(self.folder), "train", task.reader.file_word)
+        train = self._training(task)
         if train is None:
             raise UserError("there is nothing to learn from: give --data DIR, or --train FILE")
         examples = _examples(task, train)
         task.learnable(examples, "training")
         return task.gathered(examples), examples
 
+    def _training(self, task: Task) -> Given | None:
+        if self.folder is not None and self.train is None:
+            return find_part(Path(self.folder), "train", task.reader.file_word)
+        return self.train
+
     def parts(self) -> tuple[Task, Examples, Examples]:
         """The task with its labels, its training examples, and those that judge."""
         task, learned = self.all_examples()
-        dev = self.dev
+        dev, learned_from = self.dev, self._training(task)
         if dev is None and self.folder is not None:
             dev = find_part(Path(self.folder), "dev", task.reader.file_word)
         if dev is None:
             learned, judged = held_out(task, learned)
             return task, learned, judged
-        if isinstance(dev, str | Path) and _is_of(self.train, dev):
+        if isinstance(dev, str | Path) and _is_of(learned_from, dev):
             raise UserError(f"{dev} is what is learned from: name another with --dev, or none")
         judged = _examples(task, dev)
         task.learnable(judged, "development")

@@ -1,9 +1,9 @@
 """The settings of fine-tuning, and what follows from them for one encoder."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, ValidationError, field_serializer, field_validator
+from pydantic import Field, ValidationError, field_serializer, field_validator, model_validator
 
 from bertwright.axes import Precision, Settings, explain
 from bertwright.recipes import Recipe
@@ -81,6 +81,12 @@ class FineTuning(Settings):
         if isinstance(head, Mapping) and "kind" not in head:
             return HeadChanges.model_validate(head)
         return HeadChoice.choose(head)
+
+    @model_validator(mode="after")
+    def _rises_once(self) -> Self:
+        if self.schedule is not None and "warmup" in self.model_fields_set:
+            raise ValueError("warmup and schedule both say how the rate rises: leave one out")
+        return self
 
     @field_serializer("head")
     def _head_as_stated(self, head: HeadChoice | HeadChanges | None) -> Any:

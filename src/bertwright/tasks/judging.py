@@ -107,6 +107,14 @@ class Judge(Reporter):
         )
 
 
+def score_of(figures: Mapping[str, float]) -> float:
+    """The same as that of an epoch, of all metrics in one."""
+    first: dict[str, float] = {}
+    for name, value in figures.items():
+        first.setdefault(name.rpartition(".")[0], value)
+    return sum(first.values()) / len(first)
+
+
 def figures_of(scores: Scores) -> dict[str, float]:
     """All metrics in one, by task where there are several."""
     if len(scores) == 1:

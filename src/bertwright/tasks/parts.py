@@ -36,6 +36,7 @@ class Part:
     @staticmethod
     def of(task: Task, train: Examples, dev: Examples, maker: RowMaker) -> "Part":
         """The examples of a task whose labels are known, as an encoder takes them."""
+        train = task.answer.taught_by(train)
         answering = task.answer.build(task.labels).fitted(train)
         rows = answering.rows(maker, train)
         items = _items(rows, task.answer.together)

@@ -31,8 +31,9 @@ def predict_file(
     """Predictions for the examples of a file behind those whose predictions are ``kept``.
 
     ``.txt`` has a text on each line (a pair with a tab between, words set apart by white space),
-    ``.jsonl`` an object; both are streamed. Other files are read as the task reads them, without
-    labels. Errors: UserError, naming file and line.
+    ``.jsonl`` an object; both are streamed. Other files, and those that the reader of the task
+    claims by name, are read as the task reads them, without labels. Errors: UserError, naming file
+    and line.
     """
     return predict(model, behind(kept, model, asked_in(path, model.task)))
 
@@ -47,7 +48,7 @@ def predict_lines(
 def asked_in(path: Path, task: Task) -> Iterator[AnyExample]:
     """What a file asks of a task, without labels; files as :func:`predict_file` reads them."""
     suffix = suffix_of(path)
-    if suffix not in PARSERS:
+    if suffix not in PARSERS or task.reader.claims(path):
         return iter(task.read(path, labelled=False))
     lines = ((f"{path} line {number}", line) for number, line in read_lines(path))
     return asked_by(lines, suffix, task)
@@ -113,14 +114,12 @@ def _from_json(where: str, line: str, task: Task) -> AnyExample:
 
 def asks_pairs(task: Task) -> bool:
     """Whether an example of a task is two texts."""
-    reader = task.reader
-    by_table = isinstance(reader, TableReader) and reader.columns.second is not None
-    return by_table or task.answer.own_kind() in ("closeness", "relevance")
+    return task.reader.pairs is True or task.answer.own_kind() in ("closeness", "relevance")
 
 
 def asks_single(task: Task) -> bool:
     """Whether an example of a task is known to be one text; what was made in Python may be both."""
-    return isinstance(task.reader, TableReader) and not asks_pairs(task)
+    return task.reader.pairs is False and not asks_pairs(task)
 
 
 def _value(where: str, row: dict[str, Any], name: str, kind: type) -> Any:

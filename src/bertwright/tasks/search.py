@@ -17,10 +17,11 @@ import numpy as np
 from bertwright.errors import MissingExtra, UserError
 from bertwright.model.text_model import TextModel
 from bertwright.recipes import Recipe
-from bertwright.tasks.adaptation.adaptation import USUAL_WIDTH
+from bertwright.tasks.adaptation.adaptation import USUAL_RATE
 from bertwright.tasks.data import TaskData
 from bertwright.tasks.finetuning import FineTuneResult, finetune_together
 from bertwright.tasks.finetuning_settings import FineTuning
+from bertwright.tasks.judging import score_of
 from bertwright.tasks.task_training import Watch
 from bertwright.training.clock import Clock, Place
 from bertwright.training.reporting import Reporter, Reporters
@@ -35,7 +36,7 @@ GRIDS: dict[Grid, dict[str, Sequence[Any]]] = {
     # Clark et al. 2020, table 7
     "electra": {"batch": (32,), "rate": (3e-5, 5e-5, 1e-4, 1.5e-4), "epochs": (3, 10)},
 }
-"""Of encoders 768 wide; for others rates are scaled by their width, as the usual one is."""
+"""Of encoders 768 wide, all of which is trained; else rates are scaled as the usual one is."""
 
 WIDEST_RATE = 4.0
 """Rates are drawn from the usual one divided by this to the usual one times this."""
@@ -43,10 +44,12 @@ WIDEST_RATE = 4.0
 
 @dataclass(frozen=True)
 class Trial:
-    """Settings, and what every seed scored with them; None where it was given up."""
+    """Settings, and what every seed scored with them; None where it was given up, and then the best
+    that it had ``reached``."""
 
     settings: Mapping[str, Any]
     scores: Sequence[float] | None
+    reached: float | None = None
 
     @property
     def score(self) -> float:
@@ -55,8 +58,9 @@ class Trial:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data."""
-        mean = None if self.scores is None else self.score
-        return {**self.settings, "scores": self.scores, "mean": mean}
+        if self.scores is None:
+            return {**self.settings, "scores": None, "mean": None, "reached": self.reached}
+        return {**self.settings, "scores": self.scores, "mean": self.score}
 
 
 @dataclass
@@ -82,19 +86,26 @@ class Searched:
         return self.best
 
     def as_dict(self) -> dict[str, Any]:
-        """What ``finetune --search --json`` prints beside the best."""
+        """What ``finetune --search --json`` prints beside the best.
+
+        A trial that was given up counts with what it had reached: it would have scored that much at
+        least, and without it luck would look better than it is.
+        """
         whole = [trial.score for trial in self.trials if trial.scores is not None]
+        given_up = [trial.reached for trial in self.trials if trial.reached is not None]
+        scores = [*whole, *given_up]
         chosen = max(self.trials, key=lambda trial: trial.score)
         return {
             "chosen": dict(chosen.settings),
             "trials": [trial.as_dict() for trial in self.trials],
             "over_trials": {
                 "best": max(whole),
-                "median": median(whole),
-                "mean": fmean(whole),
-                "deviation": stdev(whole) if len(whole) > 1 else None,
+                "median": median(scores),
+                "mean": fmean(scores),
+                "deviation": stdev(scores) if len(scores) > 1 else None,
+                "given_up": len(given_up),
             },
-            "expected_best": expected_best(whole),
+            "expected_best": expected_best(scores),
         }
 
 
@@ -113,8 +124,9 @@ def search_grid(
     settings: Mapping[str, Any],
 ) -> Searched:
     """Try everything of a published grid that is not stated otherwise."""
-    recipe, found = model.model.recipe, Searched()
-    axes = {n: v for n, v in _scaled(GRIDS[grid], recipe).items() if n not in settings}
+    base, recipe, found = FineTuning.of(settings), model.model.recipe, Searched()
+    out = {*settings, *(() if base.schedule is None else ("warmup",))}
+    axes = {n: v for n, v in _scaled(GRIDS[grid], base, recipe).items() if n not in out}
     for values in product(*axes.values()):
         own: dict[str, Any] = dict(zip(axes, values, strict=True))
         chosen: dict[str, Any] = {**settings, **own}
@@ -150,18 +162,20 @@ def search_drawn(
             "epochs": lambda: trial.suggest_int("epochs", 2, 5),
             "warmup": lambda: trial.suggest_float("warmup", 0.0, 0.2),
         }
+        if base.schedule is not None:
+            del drawn["warmup"]
         own: dict[str, Any] = {n: draw() for n, draw in drawn.items() if n not in settings}
 
+        pruning = _Pruning(trial, optuna.TrialPruned)
+
         def watched(seed: int, clock: Clock) -> Reporter:
-            first = seed == base.seed
-            pruning = [_Pruning(trial, optuna.TrialPruned)] if first else []
-            return Reporters(watch(seed, clock), *pruning)
+            return Reporters(watch(seed, clock), *([pruning] if seed == base.seed else []))
 
         try:
             chosen: dict[str, Any] = {**settings, **own}
             result = finetune_together(model, several, watch=watched, **chosen)
         except optuna.TrialPruned:
-            found.trials.append(Trial(own, None))
+            found.trials.append(Trial(own, None, pruning.best))
             raise
         return found.take(own, result)
 
@@ -176,14 +190,19 @@ class _Pruning(Reporter):
     trial: Any
     pruned: Callable[[], Exception]
     epoch: int = 0
+    best: float = -np.inf
 
     def evaluation(self, place: Place, figures: Mapping[str, float]) -> None:
         self.epoch += 1
-        self.trial.report(next(iter(figures.values())), self.epoch)
+        score = score_of(figures)
+        self.best = max(self.best, score)
+        self.trial.report(score, self.epoch)
         if self.trial.should_prune():
             raise self.pruned()
 
 
-def _scaled(grid: Mapping[str, Sequence[Any]], recipe: Recipe) -> dict[str, Sequence[Any]]:
-    factor = USUAL_WIDTH / recipe.encoder.width
+def _scaled(
+    grid: Mapping[str, Sequence[Any]], base: FineTuning, recipe: Recipe
+) -> dict[str, Sequence[Any]]:
+    factor = base.adaptation.usual_rate(recipe) / USUAL_RATE
     return {n: tuple(v * factor for v in of) if n == "rate" else of for n, of in grid.items()}

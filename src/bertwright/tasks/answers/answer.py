@@ -96,6 +96,10 @@ class Answer(Choice):
         """The labels that an example has."""
         return ()
 
+    def taught_by(self, examples: Examples) -> Examples:
+        """Those of the training examples that there is something to learn from."""
+        return examples
+
     def group(self, example: Any) -> str | None:
         """What examples have in common that are judged together, so that no part of them is learned
         from; None where each is judged by itself."""

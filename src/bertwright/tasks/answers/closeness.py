@@ -6,7 +6,7 @@ the vectors are what ``embed`` gives.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, cast
+from typing import Annotated, ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -39,7 +39,8 @@ class ClosenessAnswer(Answer):
             (Reimers and Gurevych 2019); ``in-batch``, cross-entropy over all second texts of a step
             and its ``others``, of which the own one is right (Henderson et al. 2017);
             ``triplet``, by how much another text is nearer than the second, or less than ``margin``
-            further.
+            further. The last two learn from pairs that belong together, which those are whose label
+            is half of ``highest`` or more, or that have none.
         highest: the label of two texts that say the same.
         sharpness: by what the cosines of ``in-batch`` are divided.
         widths: further widths at which the first numbers of a vector are trained to serve alone
@@ -51,7 +52,7 @@ class ClosenessAnswer(Answer):
     highest: float = Field(default=1.0, gt=0)
     sharpness: float = Field(default=0.05, gt=0)
     margin: float = Field(default=0.3, gt=0)
-    widths: tuple[int, ...] = ()
+    widths: tuple[Annotated[int, Field(ge=1)], ...] = ()
     together: ClassVar[bool] = True
     metrics: ClassVar[Mapping[str, Metric]] = {
         "spearman": metrics.spearman,
@@ -80,6 +81,28 @@ class ClosenessAnswer(Answer):
                     f"{told(example)}: the loss triplet needs a third text, which is further from "
                     f"the first: name its column (other)"
                 )
+            label = None if example.label is None else float(cast(float, example.label))
+            if self.loss == "cosine" and label is not None and not 0 <= label <= self.highest:
+                raise UserError(
+                    f"{told(example)}: the label {label:g} is not from 0 to {self.highest:g}: "
+                    f"state that of two texts that say the same as answer.highest"
+                )
+
+    def taught_by(self, examples: Examples) -> Examples:
+        """Without pairs that do not belong together, where all that are seen are taken to."""
+        if self.loss == "cosine":
+            return examples
+        found = [e for e in cast(Sequence[Example], examples) if self._together(e)]
+        if not found:
+            raise UserError(
+                f"the loss {self.loss} learns from pairs whose label is {self.highest / 2:g} or "
+                f"more, half of answer.highest, and there is none: choose the loss cosine"
+            )
+        return found
+
+    def _together(self, example: Example) -> bool:
+        right = self.reference(example)
+        return right is None or right >= self.highest / 2
 
     def reference(self, example: Example) -> float | None:
         """A pair without a number is one that belongs together, but for ``cosine``."""
@@ -146,7 +169,12 @@ class ClosenessAnswering(Answering):
         return [right / self.choice.highest]
 
     def loss(self, outputs: Tensor, sizes: Sequence[int], targets: Tensor) -> tuple[Tensor, Tensor]:
-        widths = [outputs.shape[1], *self.choice.widths]
+        whole = outputs.shape[1]
+        if wrong := next((width for width in self.choice.widths if width > whole), None):
+            raise UserError(
+                f"answer.widths: {wrong} is more than a vector has, {whole}: choose less"
+            )
+        widths = [whole, *self.choice.widths]
         losses = [self._at(outputs[:, :width], sizes, targets) for width in widths]
         total = torch.stack([loss for loss, _ in losses]).mean()
         return total, losses[0][1]

@@ -48,7 +48,15 @@ class ClozeAnswer(ClassAnswer):
             raise ValueError(f"must hold {TEXT}, and {MASK} once: {template!r}")
         return template
 
+    @field_validator("stride")
+    @classmethod
+    def _no_windows(cls, stride: int | None) -> int | None:
+        if stride is not None:
+            raise ValueError("a cloze is one row, which has one gap: leave it out")
+        return stride
+
     def build(self, labels: Sequence[str], temperature: float = 1.0) -> "ClozeAnswering":
+        super().build(labels, temperature)  # which refuses weights of labels that are not there
         return ClozeAnswering(self, tuple(labels), temperature)
 
     def word(self, label: str) -> str:
@@ -131,7 +139,8 @@ class ClozeAnswering(ClassAnswering):
         room = maker.length - 2 - sum(len(own) for n, own in enumerate(ids) if n not in free)
         num_cut = _cut(ids, free, room)
         pieces = [special.start, *(piece for own in ids for piece in own), special.end]
-        place = pieces.index(special.mask)
+        # Texts may hold a piece as that of the gap.
+        place = 1 + sum(map(len, ids[: parts.index(MASK)]))
         segments = [0] * len(pieces) if maker.segmented else None
         return TaskRow(pieces, number, segments, (place,), num_cut=num_cut)
 

@@ -12,6 +12,7 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor
 
+from bertwright.errors import UserError
 from bertwright.tasks.answers.answer import (
     Answer,
     Answering,
@@ -20,6 +21,7 @@ from bertwright.tasks.answers.answer import (
     Prediction,
     by_order,
     sigmoid,
+    told,
 )
 from bertwright.tasks.encoding import TaskRow
 from bertwright.tasks.formats.examples import Example, Examples
@@ -39,6 +41,16 @@ class RelevanceAnswer(Answer):
 
     def shapes(self) -> tuple[type, ...]:
         return (Example,)
+
+    def checked(self, examples: Examples) -> None:
+        super().checked(examples)
+        for example in cast(Sequence[Example], examples):
+            label = 0.0 if example.label is None else float(cast(float, example.label))
+            if label < 0:
+                raise UserError(
+                    f"{told(example)}: the label {label:g} is below 0, which stands for what is "
+                    f"not relevant at all: let the labels begin there"
+                )
 
     def group(self, example: Example) -> str:
         return example.first

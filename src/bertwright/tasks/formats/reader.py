@@ -15,6 +15,15 @@ class Reader(Choice):
     file_word: ClassVar[str] = ""
     """A word in the names of its files, beside that of the part."""
 
+    @property
+    def pairs(self) -> bool | None:
+        """Whether each of its examples is two texts; None where that is not known."""
+        return None
+
+    def claims(self, path: Path) -> bool:
+        """Whether a file is its own by name, and no plain lines of texts."""
+        return False
+
     def read(self, path: Path, labelled: bool = True) -> Examples:
         """The examples of a file; without their labels where these are not wanted.
 

@@ -61,14 +61,19 @@ class TableReader(Reader):
     separator: str = ","
     empty: bool = False
 
+    @property
+    def pairs(self) -> bool:
+        return self.columns.second is not None
+
     def read(self, path: Path, labelled: bool = True) -> list[Example]:
-        """The examples; the suffix tells the layout.
+        """The examples; the suffix tells the layout. Without labels a text may be empty, so that
+        there is an answer for every line.
 
         Errors: UserError, naming file, line and column, for an unknown layout, a missing column, a
         row of another width, an empty text, a label that is none or no number.
         """
         rows = rows_of(path, self.columns.header, self._wanted(labelled))
-        examples = [self._example(where, row, labelled) for where, row in rows]
+        examples = [self._example(where, row, labelled, empty=not labelled) for where, row in rows]
         if not examples:
             raise UserError(f"{path} holds no examples")
         return examples
@@ -127,7 +132,7 @@ def rows_of(path: Path, header: tuple[str, ...] | None, wanted: list[str]) -> It
 
 
 def _tsv(path: Path, header: tuple[str, ...] | None, wanted: list[str]) -> Iterator[Row]:
-    rows = ((number, line.split("\t")) for number, line in read_lines(path) if line)
+    rows = ((number, line.split("\t") if line else []) for number, line in read_lines(path))
     return _named(path, header, wanted, rows)
 
 
@@ -137,8 +142,7 @@ def _csv(path: Path, header: tuple[str, ...] | None, wanted: list[str]) -> Itera
     def rows() -> Iterator[tuple[int, list[str]]]:
         try:
             for row in reader:
-                if row:
-                    yield reader.line_num, row
+                yield reader.line_num, row
         except csv.Error as error:
             raise UserError(f"{path} line {reader.line_num} is not CSV: {error}") from error
 
@@ -180,15 +184,19 @@ def _named(
     wanted: list[str],
     rows: Iterator[tuple[int, list[str]]],
 ) -> Iterator[Row]:
-    """Rows of fields with the names of their columns."""
+    """Rows of fields with the names of their columns; an empty line has no fields."""
     names = header
     if names is None:
-        number, names = next(rows, (0, ()))
+        number, names = next((row for row in rows if row[1]), (0, ()))
         if not names:
             raise UserError(f"{path} is empty: expected a first line with the names of the columns")
         _require(f"{path} line {number}", wanted, names)
     for number, fields in rows:
         where = f"{path} line {number}"
+        if not fields:
+            if len(names) > 1:
+                continue
+            fields = [""]  # the only column, of which a line may hold nothing
         if len(fields) != len(names):
             raise UserError(f"{where} has {len(fields)} columns instead of {len(names)}")
         yield where, dict(zip(names, fields, strict=True))

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from bertwright.errors import UserError
 from bertwright.tasks.formats.examples import Example
-from bertwright.tasks.formats.lines import read_lines
+from bertwright.tasks.formats.lines import read_lines, suffix_of
 from bertwright.tasks.formats.reader import Reader
 
 
@@ -18,6 +18,13 @@ class WordInContextReader(Reader):
 
     kind: Literal["word-in-context"] = "word-in-context"
     file_word: ClassVar[str] = "data"
+
+    @property
+    def pairs(self) -> bool:
+        return True
+
+    def claims(self, path: Path) -> bool:
+        return f".{self.file_word}." in path.name and suffix_of(path) == ".txt"
 
     def read(self, path: Path, labelled: bool = True) -> list[Example]:
         """Errors: UserError, naming file and line, for a row of another width, and where the file
