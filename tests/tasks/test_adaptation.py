@@ -10,12 +10,14 @@ from bertwright.errors import UserError
 from bertwright.recipes import Recipe
 from bertwright.tasks.adaptation import Adaptation, LowRank
 from bertwright.tasks.adaptation.low_rank import LowRankChanges, matrices_of
+from bertwright.tasks.answers import ClosenessAnswer
 from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.fine_tuned import load_fine_tuned
 from bertwright.tasks.finetuning import FineTuneResult, finetune
 from bertwright.tasks.formats.tables import Columns
+from bertwright.tasks.task import Task
 from recipes_at_toy_size import SYSTEMS
-from small_tasks import classes, tagged, until
+from small_tasks import classes, partners, similar, tagged, until
 
 CLASSES, TAGS = table_task("colours", Columns()), tagging_task("colours")
 
@@ -204,6 +206,20 @@ def test_what_makes_no_sense_is_said_in_one_sentence(
     with pytest.raises(UserError, match=message) as caught:
         adapted(pretrained(system), way)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("loss", "examples"),
+    [("cosine", similar()), ("in-batch", partners()), ("triplet", partners())],
+)
+def test_what_has_nothing_to_learn_is_refused_and_can_be_judged(
+    pretrained, loss: str, examples: Any
+) -> None:
+    task = Task("near", ClosenessAnswer.model_validate({"loss": loss, "highest": 5.0}))
+    with pytest.raises(UserError, match=r"nothing is trained: .* lora or full, or epochs=0"):
+        adapted(pretrained("bert"), "frozen", task, examples)
+    assert adapted(pretrained("bert"), "frozen", task, examples, epochs=0).scores
+    assert adapted(pretrained("bert"), "lora", task, examples, epochs=1).scores
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)

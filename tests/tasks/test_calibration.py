@@ -3,12 +3,15 @@
 import numpy as np
 import pytest
 
+from bertwright.tasks.answers import Answer
 from bertwright.tasks.calibration import (
     Evidence,
     calibrate,
     calibration_error,
     fitted_temperature,
 )
+from bertwright.tasks.encoding import TaskRow
+from bertwright.tasks.formats.examples import Example, Options, TaggedWords
 
 
 def honest(number: int, seed: int = 0) -> Evidence:
@@ -46,3 +49,28 @@ def test_a_temperature_that_helps_no_others_is_not_taken(seed: int) -> None:
     assert found.error <= found.error_before
     if found.error == found.error_before:
         assert found.temperature == 1.0
+
+
+CALIBRATED = sorted(kind for kind, own in Answer.kinds().items() if own.calibrated)
+
+
+@pytest.mark.parametrize("kind", CALIBRATED)
+@pytest.mark.parametrize("temperature", [0.05, 0.7, 3.0, 20.0])
+def test_what_is_answered_does_not_depend_on_the_temperature(kind: str, temperature: float) -> None:
+    threshold = {"threshold": 0.3} if kind == "labels" else {}
+    answer = Answer.choose({"kind": kind, **threshold})
+    labels, number = ("a", "b", "c"), 300
+    examples = {
+        "option": [Options("", ("x", "y", "z"))] * number,
+        "tags": [TaggedWords(("x", "y", "z"))] * number,
+    }.get(kind, [Example("x")] * number)
+    generator = np.random.default_rng(0)
+    # Three rows of each: the windows of a text, the options, the rows of a sentence.
+    rows = [TaskRow([], example) for example in range(number) for _ in range(3)]
+    width = answer.build(labels).num_outputs
+    outputs = [generator.normal(0, 3, (1, width)).astype(np.float32) for _ in rows]
+    plain, tempered = (
+        answer.build(labels, own).predictions(rows, outputs, examples) for own in (1.0, temperature)
+    )
+    assert [said.answer for said in plain] == [said.answer for said in tempered]
+    assert [said.probabilities for said in plain] != [said.probabilities for said in tempered]

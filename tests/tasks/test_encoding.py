@@ -1,7 +1,9 @@
 """Examples to rows: exact integers, nothing lost but what is too long."""
 
+import pytest
+
 from bertwright.tasks.encoding import RowMaker
-from bertwright.tasks.formats.examples import Example, TaggedWords
+from bertwright.tasks.formats.examples import Example, Question, TaggedWords
 from recipes_at_toy_size import toy
 
 
@@ -74,3 +76,16 @@ def test_a_word_longer_than_a_row_is_cut_and_keeps_its_place(wordpiece) -> None:
     rows = maker.rows([TaggedWords(("the", "birdhousebirdhousebirdhouse", "bird"))])
     assert [row.places for row in rows] == [(1,), (1,), (1,)]
     assert len(rows[1].pieces) == 6
+
+
+@pytest.mark.parametrize("length", [8, 9, 16])
+def test_a_question_longer_than_a_row_leaves_half_of_it_to_the_text(wordpiece, length: int) -> None:
+    maker = RowMaker.of(toy("bert"), wordpiece, length)
+    text, question = "the red bird in the tree", "red " * 40
+    rows = maker.windows([Question(question, text)], 128, 64)
+    assert all(len(row.pieces) <= length for row in rows)
+    room = length - 3
+    assert {row.num_cut for row in rows} == {40 - room // 2}
+    seen = {place for row in rows for place in row.characters}
+    ((_, characters),) = wordpiece.encode_spans([text])
+    assert seen == set(characters)

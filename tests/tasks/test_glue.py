@@ -2,8 +2,10 @@
 
 import json
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
+import torch
 
 from bertwright.errors import UserError
 from bertwright.tasks.glue import SUBMISSIONS, run_glue
@@ -75,6 +77,51 @@ def test_what_is_done_is_not_done_again(pretrained, data, tmp_path, monkeypatch)
     assert run_glue(pretrained(), data, out, settings=SETTINGS) == first
     with pytest.raises(UserError, match=r"cola was trained with epochs=1, asked is 2"):
         run_glue(pretrained(), data, out, settings={**SETTINGS, "epochs": 2})
+
+
+def test_what_was_done_otherwise_is_not_taken_for_what_is_asked(
+    pretrained, data: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    for name in ("MNLI", "CoLA"):
+        rmtree(data / name)
+    run_glue(pretrained(), data, out, settings=SETTINGS)
+    with pytest.raises(UserError, match=r"rte was trained with rate=.*, asked is 0\.5"):
+        run_glue(pretrained(), data, out, settings={**SETTINGS, "rate": 0.5})
+    changed = pretrained()
+    with torch.no_grad():
+        next(iter(changed.model.encoder.parameters())).view(-1)[-1] += 1
+    with pytest.raises(UserError, match="rte was trained with another model"):
+        run_glue(changed, data, out, settings=SETTINGS)
+    for part, message in (("dev", "other development"), ("train", "other training")):
+        file = data / "RTE" / f"{part}.tsv"
+        before = file.read_text()
+        file.write_text(before.replace("The red bird", "The red cat", 1))
+        with pytest.raises(UserError, match=message):
+            run_glue(pretrained(), data, out, settings=SETTINGS)
+        file.write_text(before)
+    assert run_glue(pretrained(), data, out, settings=SETTINGS)["tasks"]["rte"]
+
+
+def test_both_parts_of_mnli_are_means_over_the_seeds(
+    pretrained, data: Path, tmp_path: Path, monkeypatch
+) -> None:
+    for name in ("RTE", "CoLA"):
+        rmtree(data / name)
+    scores = [0.25, 0.75]
+    one_after_the_other = iter(scores)
+
+    def evaluated(*_: object) -> dict[str, dict[str, float]]:
+        return {"metrics": {"accuracy": next(one_after_the_other)}}
+
+    monkeypatch.setattr("bertwright.tasks.glue.evaluate", evaluated)
+    settings = {**SETTINGS, "seeds": len(scores)}
+    found = run_glue(pretrained(), data, tmp_path / "out", settings=settings)["tasks"]["mnli"]
+    about = json.loads((tmp_path / "out" / "mnli" / "training.json").read_text())
+    assert found["matched"] == pytest.approx(sum(about["scores"]) / len(scores))
+    assert found["mismatched"] == pytest.approx(sum(scores) / len(scores))
+    again = run_glue(pretrained(), data, tmp_path / "out", settings=settings)["tasks"]["mnli"]
+    assert again == found
 
 
 def test_a_folder_without_tasks_is_named(pretrained, tmp_path: Path) -> None:

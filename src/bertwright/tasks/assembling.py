@@ -69,6 +69,8 @@ def prepare_training(
         seen = SeenPieces.of(model.model.encoder, parts, model.tokenizer.specials.pad)
     num_rows = None if seen is None else len(seen.kept)
     net = Adapted.empty(recipe, size, plans, chosen.adaptation, chosen.dropout, beside, num_rows)
+    if chosen.epochs:
+        _check_trained(net)
     teaching = None if teacher is None else _taught(teacher, net, parts, seen, chosen)
     fast = model.device.type == "cuda" or bfloat16_is_fast()
     return Training(
@@ -118,6 +120,19 @@ def _check(model: TextModel, chosen: FineTuning, given: Sequence[tuple[Task, Any
     for task, _, _ in given:
         if wrong := chosen.perturbation.check(task.answer.name):
             raise UserError(wrong)
+
+
+def _check_trained(net: Adapted) -> None:
+    """Refuse what has nothing to learn."""
+    if not net.adaptation.keeps_states:
+        return
+    for number, plan in enumerate(net.plans):
+        if next(net.head(number).parameters(), None) is None:
+            raise UserError(
+                f"nothing is trained: the encoder stays as it is, and for an answer of "
+                f"{plan.answer} nothing stands behind it: choose another adaptation, as lora or "
+                f"full, or epochs=0 to see what it does untrained"
+            )
 
 
 def _taught(

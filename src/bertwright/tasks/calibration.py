@@ -1,7 +1,8 @@
 """How far probabilities can be believed: the expected calibration error, and a temperature.
 
 A model that is right as often as it says is calibrated. One temperature, by which all outputs are
-divided, repairs most of what fine-tuning does to that, and changes no answer (Guo et al. 2017).
+divided, repairs most of what fine-tuning does to that (Guo et al. 2017). It changes no answer: what
+is said is decided without it.
 """
 
 from collections.abc import Mapping

@@ -107,10 +107,11 @@ class RowMaker:
         self, questions: Sequence[Question], stride: int, longest_question: int
     ) -> list[TaskRow]:
         """Every question before its text, which is read in windows; the places are the first of the
-        row and those of the pieces of the text."""
+        row and those of the pieces of the text. At least half of a row is left to the text."""
         asked = self.tokenizer.encode_batch([q.question for q in questions])
         texts = list(dict.fromkeys(q.text for q in questions))
         read = dict(zip(texts, self.tokenizer.encode_spans(texts), strict=True))
+        longest_question = min(longest_question, (self.length - 2 - self.separators) // 2)
         rows: list[TaskRow] = []
         for number, (question, ids) in enumerate(zip(questions, asked, strict=True)):
             pieces, characters = read[question.text]

@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bertwright.tasks.answers import Prediction
+from bertwright.tasks.answers import ClosenessAnswer, Prediction
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.prediction_lines import as_lines
 from bertwright.tasks.task import Task
+from bertwright.tasks.wording import exact_match
 
 Confusion = dict[str, dict[str, int]]
 """By what is right, how often each label was said."""
@@ -33,29 +34,46 @@ def wrong(
 ) -> Iterator[dict[str, Any]]:
     """The examples whose answer is not the right one, with what was asked, said and right.
 
-    Of a task of numbers all, the furthest first.
+    Of a task of numbers all, the furthest first, on the scale of what is said.
     """
     lines = list(as_lines(examples, predictions, task))
     number = task.answer.own_kind() in ("number", "closeness", "relevance")
+    highest = _highest(task, lines) if number else 1.0
     chosen = [
-        (_how_wrong(line, prediction, number), place, line)
+        (_how_far(line, highest) if number else _how_sure(prediction), place, line)
         for place, (line, prediction) in enumerate(zip(lines, predictions, strict=True))
-        if number or not _is_right(line)
+        if number or not _is_right(task, line)
     ]
     for _, _, line in sorted(chosen, key=lambda each: (-each[0], each[1])):
         yield line
 
 
-def _is_right(line: dict[str, Any]) -> bool:
+def _highest(task: Task, lines: Sequence[dict[str, Any]]) -> float:
+    """The label that a prediction of 1 stands for, of relevance the highest that is here; of plain
+    numbers 1."""
+    if isinstance(task.answer, ClosenessAnswer):
+        return task.answer.highest
+    if task.answer.own_kind() == "relevance":
+        return max([1.0, *(float(line["reference"]) for line in lines)])
+    return 1.0
+
+
+def _is_right(task: Task, line: dict[str, Any]) -> bool:
     right, said = line["reference"], line["prediction"]
-    if isinstance(said, str) and isinstance(right, tuple):
-        return said in right or (not said and not right)
-    return right == said
+    match task.answer.own_kind():
+        case "labels":
+            return set(right) == set(said)
+        case "span":
+            return exact_match([right], [said]) == 1.0
+        case _:
+            return right == said
 
 
-def _how_wrong(line: dict[str, Any], prediction: Prediction, number: bool) -> float:
-    if number:
-        return abs(float(line["reference"]) - float(line["prediction"]))
+def _how_far(line: dict[str, Any], highest: float) -> float:
+    return abs(float(line["reference"]) / highest - float(line["prediction"]))
+
+
+def _how_sure(prediction: Prediction) -> float:
     chances = prediction.probabilities
     if isinstance(chances, dict):
         return max(chances.values())

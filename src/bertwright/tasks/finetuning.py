@@ -6,7 +6,7 @@ interval, and the model that is kept is the best on the held-out part.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -27,11 +27,15 @@ from bertwright.tasks.task import Task
 from bertwright.tasks.task_training import Training, Watch, unwatched
 from bertwright.tasks.teaching import Teacher
 
+Each = Callable[[Best], Mapping[str, float]]
+"""What else is found of the best models of a seed."""
+
 
 @dataclass(frozen=True)
 class FineTuneResult:
     """What fine-tuning found: for every seed how its best epoch ended, and the best of all.
 
+    ``further`` is what else was asked of the best model of every seed, equally many or none.
     ``training`` is what the runs were made of; its network has the parameters of the last.
     """
 
@@ -44,6 +48,7 @@ class FineTuneResult:
     calibrations: Mapping[str, Mapping[str, float]] = field(
         default_factory=dict[str, Mapping[str, float]]
     )
+    further: Sequence[Mapping[str, float]] = ()
 
     @property
     def task(self) -> Task:
@@ -79,7 +84,6 @@ class FineTuneResult:
         """What ``finetune --json`` prints; deviation and interval are null for a single seed."""
         found = self.estimate
         figures = [figures_of(run.scores) for run in self.runs]
-        means = {name: estimate([each[name] for each in figures]).mean for name in figures[0]}
         several = len(self.runs) > 1
         return {
             "task": ", ".join(task.name for task in self.tasks),
@@ -90,7 +94,8 @@ class FineTuneResult:
             "interval": found.interval,
             "median": median(self.scores),
             "best": max(self.scores),
-            "metrics": means,
+            "metrics": _means(figures),
+            **({"further": _means(self.further)} if self.further else {}),
             "best_epochs": [run.epoch for run in self.runs],
             "trained_share": self.training.trained_share(),
             **({"cut_examples": cut} if (cut := {n: c for n, c in self.cut.items() if c}) else {}),
@@ -119,6 +124,7 @@ def finetune(
     out: Path | str | None = None,
     watch: Watch = unwatched,
     teacher: Teacher | None = None,
+    each: Each | None = None,
     **settings: Any,
 ) -> FineTuneResult:
     """Fine-tune a model for a task.
@@ -128,12 +134,19 @@ def finetune(
     :class:`FineTuning`. The best model is written to ``out``, with its answers to the held-out part
     in ``predictions.jsonl``, what is wrong of them in ``errors.jsonl``, and every epoch in
     ``metrics.jsonl``. The given model stays as it is. A ``teacher`` is learned from beside the
-    labels.
+    labels. ``each`` is asked of the best of every seed, and the means of what it finds are told as
+    ``further``.
 
     Errors: UserError for what does not fit together; Interrupted after a signal, nothing written.
     """
     return finetune_together(
-        model, [TaskData(task, data, train, dev)], out=out, watch=watch, teacher=teacher, **settings
+        model,
+        [TaskData(task, data, train, dev)],
+        out=out,
+        watch=watch,
+        teacher=teacher,
+        each=each,
+        **settings,
     )
 
 
@@ -144,6 +157,7 @@ def finetune_together(
     out: Path | str | None = None,
     watch: Watch = unwatched,
     teacher: Teacher | None = None,
+    each: Each | None = None,
     **settings: Any,
 ) -> FineTuneResult:
     """Fine-tune one encoder for several tasks at once, each with a head of its own; a step trains
@@ -155,15 +169,22 @@ def finetune_together(
         require_free(Path(out))
     given = parts_of(several)
     training = prepare_training(model, given, chosen, watch, out, teacher)
+    further: list[Mapping[str, float]] = []
+
+    def heard(best: Best) -> None:
+        if each is not None:
+            further.append(each(best))
+
     try:
-        runs, best = with_every_seed(training, chosen)
+        runs, best = with_every_seed(training, chosen, heard)
     except Exception as error:
         if chosen.compile is False or not of_the_compiler(error):
             raise
         # A network that is not compiled, and the same seeds once more.
         chosen = chosen.model_copy(update={"compile": False})
         training = prepare_training(model, given, chosen, watch, out, teacher)
-        runs, best = with_every_seed(training, chosen)
+        further.clear()
+        runs, best = with_every_seed(training, chosen, heard)
     result = FineTuneResult(
         [part.task for part in training.parts],
         runs,
@@ -172,14 +193,17 @@ def finetune_together(
         training,
         chosen,
         _settled(training, best) if chosen.calibrate else {},
+        further,
     )
     if out is not None:
         result.write(out)
     return result
 
 
-def with_every_seed(training: Training, chosen: FineTuning) -> tuple[list[EpochReport], Best]:
-    """The best epoch of every run, and the best of these with its models."""
+def with_every_seed(
+    training: Training, chosen: FineTuning, then: Callable[[Best], None] = lambda best: None
+) -> tuple[list[EpochReport], Best]:
+    """The best epoch of every run, ``then`` what is asked of it, and the best of these."""
     compiled = chosen.compile
     if compiled == "auto":
         plans = plans_of(training.parts, chosen.batch, chosen.seed)
@@ -197,6 +221,7 @@ def with_every_seed(training: Training, chosen: FineTuning) -> tuple[list[EpochR
         plans = plans_of(training.parts, chosen.batch, seed)
         found = training.run(plans, Turns.of(plans, chosen.share_power, seed), compiled)
         runs.append(found.report)
+        then(found)
         if best is None or found.score > best.score:
             best = found
     assert best is not None, "there is at least one seed"
@@ -210,3 +235,7 @@ def _settled(training: Training, best: Best) -> dict[str, Mapping[str, float]]:
         for model, part in zip(best.models, training.parts, strict=True)
     }
     return {name: figures for name, figures in found.items() if figures}
+
+
+def _means(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: estimate([each[name] for each in figures]).mean for name in figures[0]}

@@ -18,9 +18,10 @@ from bertwright.statistics import estimate
 from bertwright.tasks.catalogue import find_part, glue
 from bertwright.tasks.evaluation import evaluate
 from bertwright.tasks.fine_tuned import FineTuned, is_fine_tuned, load_fine_tuned
-from bertwright.tasks.finetuning import finetune
+from bertwright.tasks.finetuning import Each, finetune
 from bertwright.tasks.finetuning_settings import FineTuning
 from bertwright.tasks.formats.tables import TableReader, rows_of
+from bertwright.tasks.origins import HELD_OUT, MODEL, TRAIN, origins
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_training import Watch, unwatched
 
@@ -38,6 +39,13 @@ SUBMISSIONS = {
 """The files of the leaderboard by task."""
 
 MISMATCHED = "MNLI-mm.tsv"
+
+OTHER = {
+    MODEL: "another model",
+    TRAIN: "other training examples",
+    HELD_OUT: "other development examples",
+}
+"""What may not be the same when a task is asked again."""
 
 
 def glue_folders(data: Path) -> dict[str, Path]:
@@ -62,22 +70,33 @@ def run_glue(
     settings: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Fine-tune for every task and write a folder for each, ``glue.json`` and, where there are test
-    files, ``submission``. What stands in ``out`` already from the same settings is not done again.
+    files, ``submission``. What stands in ``out`` already from the same settings, model and data is
+    not done again.
     """
     chosen = dict(settings or {})
-    stated = FineTuning.of(chosen).model_dump(mode="json", exclude={"rate"})
     folders = glue_folders(data)
     out.mkdir(parents=True, exist_ok=True)
     found: dict[str, dict[str, Any]] = {}
     with held(out):
+        tasks = {task.name: task for task in glue.TASKS if task.name in folders}
+        done = [name for name in tasks if is_fine_tuned(out / name)]
+        for name in done:
+            _check_same(model, tasks[name], folders[name], out / name, FineTuning.of(chosen))
         for name, folder in folders.items():
             say(f"glue: {name}")
-            task = next(task for task in glue.TASKS if task.name == name)
-            if not is_fine_tuned(out / name):
-                dev = _dev(task, folder)
-                train = find_part(folder, "train")
-                finetune(model, task, train=train, dev=dev, out=out / name, watch=watch, **chosen)
-            found[name] = _told(task, folder, out / name, stated)
+            task = tasks[name]
+            if name not in done:
+                finetune(
+                    model,
+                    task,
+                    train=find_part(folder, "train"),
+                    dev=_dev(task, folder),
+                    out=out / name,
+                    watch=watch,
+                    each=_mismatched(task, folder) if name == "mnli" else None,
+                    **chosen,
+                )
+            found[name] = _told(task, out / name)
             _submit(task, folder, out)
         result = {
             "tasks": found,
@@ -92,19 +111,43 @@ def _dev(task: Task, folder: Path, word: str = "matched") -> Path:
     return find_part(folder, "dev", word if task.name == "mnli" else "")
 
 
-def _told(task: Task, folder: Path, own: Path, stated: Mapping[str, Any]) -> dict[str, Any]:
-    """What the leaderboard would count, of the folder of a task that has been learned."""
+def _check_same(model: TextModel, task: Task, folder: Path, own: Path, chosen: FineTuning) -> None:
+    """Refuse to take what was learned with other settings, from another model or from other data
+    for what is asked: UserError."""
     about = json.loads((own / TRAINING).read_text(encoding="utf-8"))
-    before = {n: v for n, v in about["settings"].items() if n != "rate"}
+    # How steps are compiled is no matter of what is found, and a run may have changed it itself.
+    stated = chosen.model_dump(mode="json", exclude={"compile"})
+    stated["rate"] = chosen.rate_for(model.model.recipe)
+    before = about["settings"]
     if odd := next((name for name, value in stated.items() if before.get(name) != value), None):
         raise UserError(
             f"{own} was trained with {odd}={before.get(odd)!r}, asked is {stated[odd]!r}: choose "
             f"another folder, or remove it"
         )
+    train, dev = (task.read(file) for file in (find_part(folder, "train"), _dev(task, folder)))
+    known = about.get("origins", {})
+    for name, value in origins(model, train, dev).items():
+        if known.get(name) != value:
+            raise UserError(
+                f"{own} was trained with {OTHER[name]}, or does not say with which: choose another "
+                f"folder, or remove it"
+            )
+
+
+def _mismatched(task: Task, folder: Path) -> Each:
+    """What the model of a seed scores on the second development part of MNLI."""
+    examples = task.read(_dev(task, folder, "mismatched"))
+    return lambda best: evaluate(best.models[0], examples)["metrics"]
+
+
+def _told(task: Task, own: Path) -> dict[str, Any]:
+    """What the leaderboard would count, of the folder of a task that has been learned: means over
+    the seeds."""
+    about = json.loads((own / TRAINING).read_text(encoding="utf-8"))
     metrics = dict(about["metrics"])
     if task.name == "mnli":
-        other = evaluate(load_fine_tuned(own), _dev(task, folder, "mismatched"))["metrics"]
-        metrics = {"matched": metrics["accuracy"], "mismatched": other["accuracy"]}
+        other = about["further"]["accuracy"]
+        metrics = {"matched": metrics["accuracy"], "mismatched": other}
     counted = [metrics["matthews"]] if task.name == "cola" else list(metrics.values())
     return {"score": fmean(counted), **metrics, "interval": estimate(about["scores"]).interval}
 

@@ -10,6 +10,7 @@ from bertwright.files import atomic_folder, write_text
 from bertwright.tasks.errors import confusion, wrong
 from bertwright.tasks.finetuning_settings import FineTuning
 from bertwright.tasks.judging import Best, figures_of
+from bertwright.tasks.origins import origins
 from bertwright.tasks.prediction_lines import as_lines
 from bertwright.tasks.task_training import Training
 
@@ -34,6 +35,7 @@ def write_results(
                 "training_examples": len(part.train),
                 "held_out_examples": len(part.dev),
                 "labels": part.task.shares(part.train),
+                "origins": origins(training.source, part.train, part.dev),
                 "settings": settings,
                 "versions": machine.versions("torch", "bertwright"),
             }

@@ -75,8 +75,9 @@ class OptionAnswering(Answering):
     ) -> list[Prediction]:
         found: list[Prediction] = []
         for parts in by_example(rows, outputs, len(examples)):
-            chances = softmax(np.array([o[0, 0] for _, o in parts], np.float32), self.temperature)
-            found.append(Prediction(int(chances.argmax()), tuple(chances.tolist())))
+            said = np.array([output[0, 0] for _, output in parts], np.float32)
+            chances = softmax(said, self.temperature)
+            found.append(Prediction(int(said.argmax()), tuple(chances.tolist())))
         return found
 
     def evidence(

@@ -82,7 +82,7 @@ class TagAnswering(Answering):
         self, rows: Sequence[TaskRow], outputs: Sequence[Floats], examples: Examples
     ) -> list[Prediction]:
         return [
-            self._prediction([softmax(output, self.temperature) for _, output in parts])
+            self._prediction([output for _, output in parts])
             for parts in by_example(rows, outputs, len(examples))
         ]
 
@@ -102,6 +102,10 @@ class TagAnswering(Answering):
         return Evidence(outputs_of_words, np.array(right, np.int64))
 
     def _prediction(self, parts: Sequence[Floats]) -> Prediction:
-        tags = [self.labels[best] for chances in parts for best in chances.argmax(1)]
-        sure = [float(best) for chances in parts for best in chances.max(1, initial=0.0)]
+        tags: list[str] = []
+        sure: list[float] = []
+        for output in parts:
+            best, chances = output.argmax(1), softmax(output, self.temperature)
+            tags += [self.labels[number] for number in best]
+            sure += chances[np.arange(len(best)), best].tolist()
         return Prediction(tuple(tags), tuple(sure))

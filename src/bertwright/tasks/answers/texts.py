@@ -82,7 +82,7 @@ class ClassAnswer(TextAnswer):
 class LabelsAnswer(TextAnswer):
     """Any number of several classes: binary cross-entropy of each.
 
-    A class is said that is more probable than ``threshold``.
+    A class is said that is more probable than ``threshold``, before a temperature.
     """
 
     kind: Literal["labels"] = "labels"
@@ -164,7 +164,10 @@ class ClassAnswering(_InWindows):
         self, rows: Sequence[TaskRow], outputs: Sequence[Floats], examples: Examples
     ) -> list[Prediction]:
         return [
-            self._prediction(np.mean([softmax(o, self.temperature)[0] for _, o in windows], 0))
+            self._prediction(
+                np.mean([softmax(o)[0] for _, o in windows], 0),
+                np.mean([softmax(o, self.temperature)[0] for _, o in windows], 0),
+            )
             for windows in by_example(rows, outputs, len(examples))
         ]
 
@@ -182,9 +185,11 @@ class ClassAnswering(_InWindows):
             np.array([right for _, right in known], np.int64),
         )
 
-    def _prediction(self, chances: Floats) -> Prediction:
+    def _prediction(self, deciding: Floats, chances: Floats) -> Prediction:
+        # The mean over windows may have another highest under a temperature, which is to move
+        # probabilities only.
         named = dict(zip(self.labels, chances.tolist(), strict=True))
-        return Prediction(self.labels[int(chances.argmax())], named)
+        return Prediction(self.labels[int(deciding.argmax())], named)
 
 
 @dataclass(frozen=True)
@@ -211,7 +216,10 @@ class LabelsAnswering(_InWindows):
         self, rows: Sequence[TaskRow], outputs: Sequence[Floats], examples: Examples
     ) -> list[Prediction]:
         return [
-            self._prediction(np.mean([sigmoid(o, self.temperature)[0] for _, o in windows], 0))
+            self._prediction(
+                np.mean([sigmoid(o)[0] for _, o in windows], 0),
+                np.mean([sigmoid(o, self.temperature)[0] for _, o in windows], 0),
+            )
             for windows in by_example(rows, outputs, len(examples))
         ]
 
@@ -227,10 +235,11 @@ class LabelsAnswering(_InWindows):
             np.stack([np.zeros(len(said)), said], 1).astype(np.float64), np.array(right, np.int64)
         )
 
-    def _prediction(self, chances: Floats) -> Prediction:
+    def _prediction(self, deciding: Floats, chances: Floats) -> Prediction:
         named = dict(zip(self.labels, chances.tolist(), strict=True))
-        threshold = cast(LabelsAnswer, self.choice).threshold
-        return Prediction(tuple(n for n, chance in named.items() if chance > threshold), named)
+        # A threshold is one of what was trained, whatever temperature is found afterwards.
+        said = deciding > cast(LabelsAnswer, self.choice).threshold
+        return Prediction(tuple(np.array(self.labels, object)[said].tolist()), named)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,39 @@
+"""What a fine-tuned model was made of, as sums by which it is known again."""
+
+from collections.abc import Mapping
+from hashlib import sha256
+
+import torch
+
+from bertwright.model.text_model import TextModel
+from bertwright.tasks.distant import Distant
+from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.formats.examples import Examples
+
+MODEL, TRAIN, HELD_OUT = "model", "training_examples", "held_out_examples"
+
+
+def origins(model: TextModel, train: Examples, held_out: Examples) -> Mapping[str, str]:
+    """SHA-256 sums of a model and of examples; none of examples that stand on the disk, because
+    there may be more of them than anybody waits for."""
+    data = {TRAIN: train, HELD_OUT: held_out}
+    of_data = {n: _of_examples(own) for n, own in data.items() if not isinstance(own, Distant)}
+    return {MODEL: _of_model(model), **of_data}
+
+
+def _of_model(model: TextModel) -> str:
+    """Of all that decides what is learned from it, the head of an earlier fine-tuning too."""
+    net = model.net if isinstance(model, FineTuned) else model.model
+    found = sha256(f"{net.recipe.as_yaml()}{model.tokenizer.hash}".encode())
+    for name, tensor in sorted(net.state_dict().items()):
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        found.update(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return found.hexdigest()
+
+
+def _of_examples(examples: Examples) -> str:
+    """Of what they say, wherever they stood."""
+    found = sha256()
+    for example in examples:
+        found.update(f"{example!r}\n".encode("utf-8", "surrogatepass"))
+    return found.hexdigest()
