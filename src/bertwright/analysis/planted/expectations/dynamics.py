@@ -15,7 +15,7 @@ from bertwright.analysis.dynamics.frozen_or_tuned import FrozenOrTuned
 from bertwright.analysis.dynamics.masks import Mask, importances
 from bertwright.analysis.dynamics.seeds import expected_best, variance_shares
 from bertwright.analysis.dynamics.tagging import Tagging
-from bertwright.analysis.dynamics.tickets import trained_with
+from bertwright.analysis.dynamics.tickets import Tickets, trained_with
 from bertwright.analysis.findings import Found
 from bertwright.analysis.planted.expecting import Expected, above, below, equal, same
 from bertwright.analysis.planted.models import WORDS, small_case, small_subject
@@ -68,6 +68,7 @@ def beginnings() -> Iterator[Expected]:
     yield same("sentences of the parts", sum(map(len, parts)), len(case.texts))
     found = Beginnings(seeds=1, epochs=1).run(case)
     yield same("ways", len(found.arrays["right"]), len(WAYS))
+    yield same("units, which are runs", {own.num_units for own in found.findings}, {1})
     own = tagging.adapted(case.subject.text_model, 0, epochs=0)
     yield equal("what is read as it is", _moved(case, own), 0, 1e-7)
     once, again = (
@@ -87,9 +88,10 @@ def frozen_or_tuned() -> Iterator[Expected]:
     yield equal("of the frozen encoder", moved[0], 0, 1e-7)
     yield above("of the tuned one", moved[1], 1e-4)
     found = FrozenOrTuned(seeds=1, epochs=3).run(case)
+    yield same("units, which are runs", {own.num_units for own in found.findings}, {1})
     total = found.arrays["total"].sum()
     for way in ("fine-tuned", "frozen"):
-        yield above(f"right, {way}", found.arrays[way].sum() / total, 0.9)
+        yield above(f"right, {way}", found.arrays[way].mean(0).sum() / total, 0.9)
 
 
 def seeds() -> Iterator[Expected]:
@@ -130,6 +132,8 @@ def tickets() -> Iterator[Expected]:
     heads, _ = importances(tuned, tagging.learned[:4], Mask.whole(case.subject))
     yield equal("importance of heads that write nothing", heads[:, 2], 0, 0)
     yield above("importance of others", heads[:, [0, 1, 3]], 1e-9)
+    leads = [own for own in Tickets(seeds=1).run(case).findings if "ahead" in own.metric]
+    yield same("units, which are runs", {own.num_units for own in leads}, {1})
 
 
 def _sentences(told: bool = False) -> Case:
