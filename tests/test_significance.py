@@ -15,6 +15,7 @@ from bertwright.significance import (
     of_difference,
     of_means,
     of_ratio,
+    of_runs,
     of_sums,
     sign_flips,
 )
@@ -56,6 +57,37 @@ def test_an_interval_of_two_groups_covers_no_difference_as_often_as_it_says() ->
         missed += not found.low <= 0 <= found.high
     assert 3 <= missed <= 36
     assert np.isnan(of_means(np.zeros(1), np.zeros(40)).low)
+
+
+@pytest.mark.parametrize("runs", [3, 6])
+@pytest.mark.parametrize("deviation", [0.005, 0.05])
+def test_equal_ways_whose_runs_differ_are_told_apart_as_seldom_as_it_says(
+    runs: int, deviation: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More seldom where runs hardly differ: what chance does to a text in a run counts as one and
+    as the other."""
+    monkeypatch.setattr("bertwright.significance.DRAWS", 400)
+    generator, told = np.random.default_rng(runs), 0
+    for number in range(400):
+        wholes, shares = generator.integers(8, 25, 60), generator.beta(8.5, 1.5, 60)
+        lucky = generator.normal(0, deviation, (2, runs, 1))
+        first, second = generator.binomial(wholes, np.clip(shares + lucky, 0, 1))
+        found = of_runs(first - second, wholes, seed=number)
+        told += found.low > 0 or found.high < 0
+    margin = 2.5 * (0.05 * 0.95 / 400) ** 0.5
+    assert told / 400 <= 0.05 + margin
+    if deviation == 0.05:
+        assert told / 400 >= 0.05 - margin
+
+
+def test_an_interval_of_runs_is_of_as_many() -> None:
+    wholes = np.full(40, 10.0)
+    alike = of_runs(np.full((6, 40), 7.0), wholes)
+    assert [alike.value, alike.low, alike.high] == pytest.approx([0.7, 0.7, 0.7])
+    assert alike.num_units == 6
+    assert np.isnan(of_runs(np.full((1, 40), 7.0), wholes).low)
+    ahead = np.full((6, 40), 2.0) + np.random.default_rng(0).normal(size=(6, 1))
+    assert of_runs(ahead, wholes).low > 0
 
 
 def test_an_exact_interval_covers_the_truth_at_least_as_often_as_it_says() -> None:

@@ -73,6 +73,24 @@ def of_difference(
     return _interval(value, drawn, len(part), level)
 
 
+def of_runs(parts: Floats, wholes: Floats, *, level: float = 0.95, seed: int = 0) -> Interval:
+    """The sum of ``parts`` (R, N) over that of ``wholes`` (N,) in the mean over R runs of training,
+    which are its units: texts are drawn, and so are runs, whose mean lies about the true one as
+    Student's t says, for of so few draws of themselves are too much alike. Of two ways whose runs
+    are pairs the ``parts`` are the differences."""
+    number, num_texts = parts.shape
+    mean, value = parts.mean(0), _ratio(parts.sum() / number, wholes.sum())
+    if number < 2:
+        return Interval(value, float("nan"), float("nan"), number)
+    generator = np.random.default_rng(seed + 1)
+    away = generator.normal(size=(DRAWS, number)) / np.sqrt(number * (number - 1))
+    away /= np.sqrt(generator.chisquare(number - 1, (DRAWS, 1)) / (number - 1))
+    draws = _draws(num_texts, seed)
+    drawn, sums = (draws * (mean + away @ (parts - mean))).sum(1), draws @ wholes
+    ratios = np.divide(drawn, sums, out=np.full(DRAWS, np.nan), where=sums != 0)
+    return _interval(value, ratios, min(number, num_texts), level)
+
+
 def of_means(first: Floats, second: Floats, *, level: float = 0.95, seed: int = 0) -> Interval:
     """The mean of ``first`` (N,) less that of ``second`` (M,), which are of other texts: both are
     drawn, and the fewer of them are its units."""

@@ -7,10 +7,18 @@ import torch
 
 from bertwright.analysis.analysis import Case
 from bertwright.analysis.findings import Finding
+from bertwright.analysis.planted.attention import EVEN, pointing
+from bertwright.analysis.planted.grammar import trees
 from bertwright.analysis.planted.models import WORDS, small_subject
+from bertwright.analysis.subject import Subject
 from bertwright.analysis.syntax.features import AttentionFeatures, as_far_apart, featured, linked
 from bertwright.analysis.texts import read_texts
+from bertwright.model.model import Model
+from bertwright.model.text_model import TextModel
+from bertwright.recipes import Recipe
 from bertwright.tasks.formats.treebank import Tree
+from bertwright.text.tokenizers import WordPieceChoice
+from bertwright.text.vocabularies import train_tokenizer
 
 VERB = 3
 
@@ -54,6 +62,32 @@ def test_a_head_that_looks_along_a_link_is_found() -> None:
     assert (link.layer, link.head, link.value) == (1, 1, pytest.approx(1))
     assert link.baseline is not None
     assert link.baseline.value < 0.5
+
+
+def read_in_pieces(system: str, sentences: list[Tree]) -> Case:
+    """A model of the same size whose words are of several pieces, some more than others."""
+    changes = ("encoder.width=32", "encoder.depth.layers=2", "encoder.mixer.heads=4")
+    recipe = Recipe.load(system, *changes)
+    said = [" ".join(tree.words) for tree in sentences]
+    tokenizer = train_tokenizer(said, WordPieceChoice(size=60))
+    model = TextModel(Model.build(recipe, tokenizer.size, tokenizer), tokenizer, "float32")
+    subject = Subject(system, model)
+    return Case(subject, read_texts(subject, sentences))
+
+
+@pytest.mark.parametrize("system", ["bert", "gpt"])
+def test_even_attention_leads_nowhere(system: str) -> None:
+    """Whatever a place sees, and of however many pieces a word is."""
+    own = trees(40, seed=1)
+    case = read_in_pieces(system, own)
+    assert len({np.bincount(text.word[text.word >= 0]).max() for text in case.texts}) > 1
+    with pointing(case.subject, EVEN):
+        found = AttentionFeatures(least=5).run(case).findings
+    assert {"nouns", "subjects", "subject to verb"} <= {finding.metric for finding in found}
+    for finding in found:
+        assert finding.baseline is not None
+        assert finding.value == pytest.approx(finding.baseline.value)
+        assert (finding.lead, finding.adjusted) == ((0, 0), 1)
 
 
 def test_a_feature_is_what_its_words_are() -> None:

@@ -9,10 +9,10 @@ from pydantic import Field
 
 from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.conclusions import Conclusion, concluded
+from bertwright.analysis.dynamics.runs import over_runs
 from bertwright.analysis.dynamics.tagging import SETTINGS, Tagging, lacks_tagging
-from bertwright.analysis.findings import Finding, Found, Stored
+from bertwright.analysis.findings import Found, Stored
 from bertwright.analysis.pictures import bars
-from bertwright.significance import of_difference, of_ratio
 
 Floats = NDArray[np.float64]
 
@@ -31,8 +31,8 @@ class Beginnings(Analysis):
     """Words whose part of speech is named right: by the model behind a head that has learned
     nothing, fine-tuned, fine-tuned from parameters as they are drawn, for as long and for three
     times as long, and with the last block or all of them drawn anew, each at the best of three
-    rates. The mean of ``seeds`` runs, each of which draws and orders anew; half of the sentences
-    judge, and choose nothing."""
+    rates. The mean of ``seeds`` runs, each of which draws and orders anew, and of which six can
+    decide; half of the sentences judge, and choose nothing."""
 
     kind: Literal["beginnings"] = "beginnings"
     seeds: int = Field(default=3, ge=1)
@@ -51,13 +51,10 @@ class Beginnings(Analysis):
         tagging = Tagging.of(case)
         total, always = tagging.total, tagging.majority
         right = {way: self._right(case, tagging, way) for way in WAYS}
-        findings = [
-            Finding.over_texts(way, of_ratio(own, total, seed=case.seed), baseline=always)
-            for way, own in right.items()
-        ]
+        findings = [over_runs(way, own, total, case.seed, always) for way, own in right.items()]
         for better, worse in ((TUNED, UNTRAINED), (TUNED, LONGER), (UNTRAINED, AS_IT_IS)):
-            lead = of_difference((right[better], total), (right[worse], total), seed=case.seed)
-            findings.append(Finding.over_texts(f"{better}, ahead of {worse}", lead))
+            lead = right[better] - right[worse]
+            findings.append(over_runs(f"{better}, ahead of {worse}", lead, total, case.seed))
         return Found(findings, {"right": np.array(list(right.values())), "total": total})
 
     def conclusions(self, stored: Stored) -> list[Conclusion]:
@@ -76,6 +73,7 @@ class Beginnings(Analysis):
         bars(figure.subplots(), found, "words whose part of speech is named right")
 
     def _right(self, case: Case, tagging: Tagging, way: str) -> Floats:
+        """Words that are right by run and sentence."""
         own = case.subject
         blocks = len(own.encoder.blocks)
         settings: dict[str, Any] = {"epochs": self.epochs}
@@ -92,4 +90,4 @@ class Beginnings(Analysis):
         for seed in range(self.seeds):
             begins = own.untrained(seed) if way in (UNTRAINED, LONGER) else own
             found.append(tagging.right(tagging.adapted(begins.text_model, seed, **settings)))
-        return np.mean(found, axis=0)
+        return np.array(found)

@@ -12,10 +12,10 @@ from pydantic import Field
 from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.dynamics.masks import LeftOut, Mask, lacks_parts, pruned
+from bertwright.analysis.dynamics.runs import RUNS, over_runs
 from bertwright.analysis.dynamics.tagging import SETTINGS, Tagging, lacks_tagging
 from bertwright.analysis.findings import Finding, Found, Stored
 from bertwright.randomness import key
-from bertwright.significance import of_difference, of_ratio
 from bertwright.tasks.assembling import prepare_training
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning_settings import FineTuning
@@ -32,10 +32,10 @@ class Tickets(Analysis):
     """Words whose part of speech is named right by the whole, fine-tuned; by what is left when the
     least important heads and feed-forwards go, for as long as nine tenths of the score are left;
     and by this, by as many at random and by as many of those that went, each fine-tuned anew from
-    the weights before. The mean of ``seeds`` runs."""
+    the weights before. The mean of ``seeds`` runs, of which six can decide."""
 
     kind: Literal["tickets"] = "tickets"
-    seeds: int = Field(default=2, ge=1)
+    seeds: int = Field(default=RUNS, ge=1)
     number = "B41"
     group = "dynamics"
     question = "Do the parts that matter learn better alone than others?"
@@ -64,23 +64,20 @@ class Tickets(Analysis):
             ):
                 again = trained_with(case, tagging, mask, seed)
                 right.setdefault(name, []).append(tagging.right(again))
-        means = {name: np.mean(own, axis=0) for name, own in right.items()}
+        runs = {name: np.array(own) for name, own in right.items()}
         findings = [
-            Finding.over_texts(
-                name, of_ratio(own, total, seed=case.seed), baseline=tagging.majority
-            )
-            for name, own in means.items()
+            over_runs(name, own, total, case.seed, tagging.majority) for name, own in runs.items()
         ]
         for other in (RANDOM, BAD):
-            lead = of_difference((means[GOOD], total), (means[other], total), seed=case.seed)
-            findings.append(Finding.over_texts(f"good ahead of {other}", lead))
+            lead = runs[GOOD] - runs[other]
+            findings.append(over_runs(f"good ahead of {other}", lead, total, case.seed))
         heads = np.array([mask.heads for mask in masks])
         kept = float(np.mean([mask.share for mask in masks]))
         findings += [
             Finding("share of heads kept", kept, num_units=len(masks)),
             Finding("share of heads kept by every seed", float(heads.all(0).mean())),
         ]
-        return Found(findings, {"heads": heads.mean(0), "right": np.array(list(means.values()))})
+        return Found(findings, {"heads": heads.mean(0), "right": np.array(list(runs.values()))})
 
     def conclusions(self, stored: Stored) -> list[Conclusion]:
         return [

@@ -1,7 +1,8 @@
 """Heads that look at certain words, and along certain links (Kovaleva et al. 2019, section 4.2)."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -26,14 +27,18 @@ WORDS = ("nouns", "verbs", "pronouns", "subjects", "objects", "negations")
 LINKS = {"subject to verb": "nsubj", "object to verb": "obj"}
 """What is looked at, and along what."""
 
+ROUNDING = 6
+"""Digits of a lead: what follows them says nothing, and can say it in every sentence."""
+
 
 class AttentionFeatures(Listening):
     """Of each sentence that has nouns, verbs, pronouns, subjects, objects or negations how much
     attention goes to the one of them that gets most, averaged over all words, less what goes to the
     most looked at of as many words drawn from the sentence; and along the links of subjects and
-    objects to their verbs the most, less that of as many pairs as far apart. The head that is ahead
-    most is chosen on half of the sentences and judged on the other. What fewer than ``least`` of
-    these have is left out."""
+    objects to their verbs the most, less that of as many pairs as far apart. Words that more places
+    see and words of more pieces get more of even attention: by what it gives to the one side more
+    than to the other the baseline is moved. The head that is ahead most is chosen on half of the
+    sentences and judged on the other. What fewer than ``least`` of these have is left out."""
 
     kind: Literal["attention-features"] = "attention-features"
     least: int = Field(default=10, ge=2)
@@ -100,23 +105,21 @@ class FeaturesHeard:
     def hear(self, heard: Heard) -> None:
         """Look at a batch."""
         for layer in range(self.found_of.shape[3]):
-            weights = heard.attention(layer)
+            weights, alike = heard.attention(layer), heard.even(layer)
             for row, number in enumerate(heard.numbers):
                 tree, size = heard.texts[row].source, len(heard.texts[row].words)
                 assert isinstance(tree, Tree)
                 between = heard.between_words(row, weights[row])
+                even = heard.between_words(row, alike[row])
                 into = self.found_of[:, :, number, layer]
                 for place, of in enumerate(featured(tree, size).values()):
                     if 0 < len(of) < size:
                         others = self._drawn(number, place, size)[: len(of)]
-                        into[:, place] = (
-                            most_looked_at(between, of),
-                            most_looked_at(between, others),
-                        )
+                        into[:, place] = against(most_looked_at, between, even, of, others)
                 for place, of in enumerate(linked(tree, size).values(), start=len(WORDS)):
                     apart = as_far_apart(of, size)
                     if apart:
-                        into[:, place] = [most_along(between, own) for own in (of, apart)]
+                        into[:, place] = against(most_along, between, even, of, apart)
 
     def found(self) -> Found:
         """The best head of each feature, chosen on one half and judged on the other."""
@@ -129,11 +132,12 @@ class FeaturesHeard:
             learned, judged = (half[has[half]] for half in (choosing, judging))
             if len(judged) < self.least or not len(learned):
                 continue
-            ahead = (own - others)[learned].mean(0)
+            leads = np.round(own - others, ROUNDING)
+            ahead = leads[learned].mean(0)
             layer, head = map(int, np.unravel_index(ahead.argmax(), ahead.shape))
-            chosen, drawn = (of[judged, layer, head] for of in (own, others))
-            lead = of_ratio(chosen - drawn, seed=self.seed)
-            chances.append(sign_flips(chosen - drawn, seed=self.seed))
+            chosen, drawn, ahead = (of[judged, layer, head] for of in (own, others, leads))
+            lead = of_ratio(ahead, seed=self.seed)
+            chances.append(sign_flips(ahead, seed=self.seed))
             baseline = Baseline("other words, as many", float(drawn.mean()))
             interval = of_ratio(chosen, seed=self.seed)
             finding = Finding.over_texts(name, interval, layer, head, baseline)
@@ -195,12 +199,25 @@ def as_far_apart(links: list[tuple[int, int]], size: int) -> list[tuple[int, int
     return found
 
 
-def most_looked_at(between: Tensor, words: list[int]) -> Floats:
+def against(
+    most: Callable[[Tensor, Sequence[Any]], Floats],
+    between: Tensor,
+    even: Tensor,
+    of: Sequence[Any],
+    others: Sequence[Any],
+) -> tuple[Floats, Floats]:
+    """The most that these get of attention between words, and the most that others would if even
+    attention gave as much to both."""
+    ahead = most(even, of) - most(even, others)
+    return most(between, of), most(between, others) + ahead
+
+
+def most_looked_at(between: Tensor, words: Sequence[int]) -> Floats:
     """Of attention between words (H, W, W) what the most looked at of these gets, (H,)."""
-    return between.mean(-2)[:, words].amax(-1).double().cpu().numpy()
+    return between.mean(-2)[:, list(words)].amax(-1).double().cpu().numpy()
 
 
-def most_along(between: Tensor, links: list[tuple[int, int]]) -> Floats:
+def most_along(between: Tensor, links: Sequence[tuple[int, int]]) -> Floats:
     """The most along any of these links, either way, (H,)."""
     first, second = map(list, zip(*links, strict=True))
     both = between[:, first, second].maximum(between[:, second, first])
