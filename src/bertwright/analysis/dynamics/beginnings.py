@@ -9,7 +9,7 @@ from pydantic import Field
 
 from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.conclusions import Conclusion, concluded
-from bertwright.analysis.dynamics.runs import over_runs
+from bertwright.analysis.dynamics.runs import RUNS, over_runs
 from bertwright.analysis.dynamics.tagging import SETTINGS, Tagging, lacks_tagging
 from bertwright.analysis.findings import Found, Stored
 from bertwright.analysis.pictures import bars
@@ -35,7 +35,7 @@ class Beginnings(Analysis):
     decide; half of the sentences judge, and choose nothing."""
 
     kind: Literal["beginnings"] = "beginnings"
-    seeds: int = Field(default=3, ge=1)
+    seeds: int = Field(default=RUNS, ge=1)
     epochs: int = Field(default=SETTINGS["epochs"], ge=1)
     number = "B40"
     group = "dynamics"

@@ -6,7 +6,7 @@ the answer of the whole, and what they say is averaged.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -51,7 +51,7 @@ class ClassAnswer(TextAnswer):
     """
 
     kind: Literal["class"] = "class"
-    weights: Literal["balanced"] | dict[str, float] | None = None
+    weights: Literal["balanced"] | dict[str, Annotated[float, Field(ge=0)]] | None = None
     labelled: ClassVar[bool] = True
     calibrated: ClassVar[bool] = True
     metrics: ClassVar[Mapping[str, Metric]] = {
