@@ -47,22 +47,23 @@ class Seeds(Analysis):
         runs, best = estimate(scores.ravel().tolist()), expected_best(scores.ravel())
         always = tagging.majority
         failed = float((scores <= always.value).mean())
-        shares, chances = variance_shares(scores), chances_of_shares(scores, case.seed)
+        shares, by_chance = variance_shares(scores), shares_by_chance(scores, case.seed)
         findings = [
             Finding("right", runs.mean, None, None, (runs.low, runs.high), runs.count, always),
             Finding("deviation of runs", runs.deviation, num_units=runs.count),
             Finding("best of all runs, less their mean", float(best[-1] - best[0])),
+            Finding(REST, shares[REST], num_units=scores.size),
             Finding("share of runs that failed", failed, baseline=Baseline("none", 0.0)),
             *(
                 Finding(
                     name,
-                    share,
+                    shares[name],
                     num_units=scores.size,
-                    baseline=Baseline("by chance", _by_chance(scores.shape, name)),
-                    chance=chances.get(name),
+                    baseline=Baseline("by chance", mean),
+                    chance=chance,
                     note=f"{len(scores)} seeds each",
                 )
-                for name, share in shares.items()
+                for name, (mean, chance) in by_chance.items()
             ),
         ]
         return Found(findings, {"scores": scores, "expected best": best})
@@ -127,26 +128,21 @@ def variance_shares(scores: Floats) -> dict[str, float]:
     return {name: own / whole if whole > 0 else 0.0 for name, own in squares.items()}
 
 
-def chances_of_shares(scores: Floats, seed: int) -> dict[str, float]:
-    """How often each share is as large where scores do not go with that seed: exchanged among its
-    values, within each value of the other."""
+def shares_by_chance(scores: Floats, seed: int) -> dict[str, tuple[float, float]]:
+    """What each share is in the mean where scores do not go with that seed, and how often it is as
+    large: exchanged among its values, within each value of the other."""
     generator, shares = np.random.default_rng(seed), variance_shares(scores)
-    found: dict[str, float] = {}
+    found: dict[str, tuple[float, float]] = {}
     for axis, name in enumerate((HEADS, ORDERS)):
-        drawn = [
-            variance_shares(generator.permuted(scores, axis=axis))[name]
-            for _ in range(PERMUTATIONS)
-        ]
-        found[name] = float(1 + (np.array(drawn) >= shares[name] - 1e-12).sum())
-        found[name] /= 1 + PERMUTATIONS
+        drawn = np.array(
+            [
+                variance_shares(generator.permuted(scores, axis=axis))[name]
+                for _ in range(PERMUTATIONS)
+            ]
+        )
+        as_large = 1 + int((drawn >= shares[name] - 1e-12).sum())
+        found[name] = float(drawn.mean()), as_large / (1 + PERMUTATIONS)
     return found
-
-
-def _by_chance(shape: tuple[int, ...], name: str) -> float:
-    """The share that goes with a seed that changes nothing."""
-    first, second = shape
-    free = {HEADS: first - 1, ORDERS: second - 1, REST: (first - 1) * (second - 1)}
-    return free[name] / max(first * second - 1, 1)
 
 
 def expected_best(scores: Floats) -> Floats:

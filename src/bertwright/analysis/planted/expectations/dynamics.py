@@ -15,8 +15,8 @@ from bertwright.analysis.dynamics.frozen_or_tuned import FrozenOrTuned
 from bertwright.analysis.dynamics.masks import Mask, importances
 from bertwright.analysis.dynamics.seeds import (
     HEADS,
-    chances_of_shares,
     expected_best,
+    shares_by_chance,
     variance_shares,
 )
 from bertwright.analysis.dynamics.tagging import Tagging
@@ -104,10 +104,10 @@ def seeds() -> Iterator[Expected]:
     drawn = np.arange(4.0)[:, None] + np.zeros(3)
     for scores, wanted in ((drawn, (1, 0, 0)), (drawn.T, (0, 1, 0)), (0 * drawn, (0, 0, 0))):
         yield equal("shares of the variance", list(variance_shares(scores).values()), wanted)
-    chances = chances_of_shares(drawn + np.random.default_rng(2).normal(0, 0.1, drawn.shape), 0)
-    yield below("chance of what was put there", chances[HEADS], 0.01)
+    chances = shares_by_chance(drawn + np.random.default_rng(2).normal(0, 0.1, drawn.shape), 0)
+    yield below("chance of what was put there", chances[HEADS][1], 0.01)
     nothing = [
-        chances_of_shares(np.random.default_rng(n).normal(size=(3, 3)), n)[HEADS] < 0.05
+        shares_by_chance(np.random.default_rng(n).normal(size=(3, 3)), n)[HEADS][1] < 0.05
         for n in range(60)
     ]
     yield below("tables of nothing in which something is found", np.mean(nothing), 0.15)
