@@ -9,6 +9,7 @@ import os
 import platform
 import sys
 import time
+import warnings
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -84,7 +85,8 @@ def usual_device() -> "torch.device":
     """What this process computes on: the card, or the processor where there is none.
 
     A card multiplies float32 as float32: its short form would show in the third digit of an LSTM.
-    And for products that are to be the same every time it wants a workspace, before the first.
+    And for products that are to be the same every time it wants a workspace, before the first. That
+    it gathers the weights of an LSTM at each call is nothing that its user can change.
     """
     import torch
 
@@ -92,6 +94,7 @@ def usual_device() -> "torch.device":
         return torch.device("cpu")
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.backends.cudnn.allow_tf32 = False
+    warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
     return torch.device("cuda", torch.cuda.current_device())
 
 
