@@ -1,5 +1,6 @@
-"""The viewer's page: one file that asks the network for nothing. Numbers travel as 16 bits each,
-between the least and the largest of their array, deflated."""
+"""The viewer's page: one file that asks the network for nothing. Numbers travel as how many steps
+they are above the least of their array, deflated: most weights are small, and few of their higher
+bits say anything."""
 
 import base64
 import json
@@ -7,6 +8,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from importlib import resources
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,11 @@ from bertwright.analysis.viewer.values import (
 from bertwright.errors import UserError
 from bertwright.files import write_text
 
-STEPS = 2**16 - 1
+STEP = 2.0**-19
+"""By half of which a number may be off."""
+
+LARGEST = 2**32 - 1
+"""Steps; arrays that span more of them have longer ones."""
 
 NEURONS_AT_MOST = 500_000
 """Numbers of queries and keys that a page holds: they are most of what it weighs."""
@@ -84,23 +90,27 @@ def view_page(case: Case, made: str, num_shown: int | None = None) -> str:
 
 
 def packed(values: NDArray[Any]) -> dict[str, Any]:
-    """An array as plain data."""
-    low, high = (float(own) for own in (values.min(), values.max()))
-    steps = np.round((values.astype(np.float64) - low) / ((high - low) or 1.0) * STEPS)
-    told = zlib.compress(steps.astype("<u2").tobytes(), 9)
+    """An array as plain data: the lowest byte of all numbers, then the next one, and no more bytes
+    than they need."""
+    low, span = float(values.min()), float(np.ptp(values))
+    step = max(STEP, span / LARGEST)
+    steps = np.round((values.astype(np.float64) - low) / step).astype("<u4")
+    num_bytes = max(1, (int(steps.max()).bit_length() + 7) // 8)
+    planes = np.ascontiguousarray(steps.reshape(-1, 1).view(np.uint8).T[:num_bytes])
     return {
         "shape": list(values.shape),
         "low": low,
-        "high": high,
-        "values": base64.b64encode(told).decode(),
+        "step": step,
+        "values": base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode(),
     }
 
 
 def unpacked(told: Mapping[str, Any]) -> NDArray[np.float64]:
     """What the page reads."""
-    steps = np.frombuffer(zlib.decompress(base64.b64decode(told["values"])), "<u2")
-    span = told["high"] - told["low"]
-    return (told["low"] + steps / STEPS * span).reshape(told["shape"])
+    planes = np.frombuffer(zlib.decompress(base64.b64decode(told["values"])), np.uint8)
+    planes = planes.reshape(-1, prod(told["shape"]))
+    steps = 256.0 ** np.arange(len(planes)) @ planes
+    return (told["low"] + steps * told["step"]).reshape(told["shape"])
 
 
 def _of_other(case: Case, other: Subject) -> list[dict[str, NDArray[Any]]]:

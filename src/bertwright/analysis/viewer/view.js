@@ -4,16 +4,15 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const state = { tab: "heads", text: 0, layer: 0, head: 0, place: 0, kind: "weights", which: "own" };
 const byId = (id) => document.getElementById(id);
-const STEPS = 65535;
 const ROW = 24;
 
 async function unpack(told) {
   const bytes = Uint8Array.from(atob(told.values), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const steps = new Uint16Array(await new Response(stream).arrayBuffer());
-  const values = new Float64Array(steps.length);
-  const span = told.high - told.low;
-  for (let n = 0; n < steps.length; n++) values[n] = told.low + (steps[n] / STEPS) * span;
+  const planes = new Uint8Array(await new Response(stream).arrayBuffer());
+  const values = new Float64Array(told.shape.reduce((size, axis) => size * axis, 1)).fill(told.low);
+  for (let n = 0, worth = told.step; n < planes.length; worth *= 256)
+    for (let place = 0; place < values.length; place++, n++) values[place] += worth * planes[n];
   return { shape: told.shape, values };
 }
 
