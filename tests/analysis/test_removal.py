@@ -11,7 +11,7 @@ from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.asking import Asking
 from bertwright.analysis.findings import Stored
 from bertwright.analysis.planted.models import SENTENCES, small_case, small_subject
-from bertwright.analysis.questions import questions
+from bertwright.analysis.questions import in_halves, questions
 from bertwright.analysis.removal.fixed_heads import PATTERNS, patterns
 from bertwright.analysis.removal.gates import gated, open_gates
 from bertwright.analysis.removal.importance import by_layer, importances, losses_alone
@@ -117,14 +117,14 @@ def test_the_curve_ends_where_all_heads_are_gone() -> None:
     found = Analysis.choose({"kind": "head-importance", "step": 0.25, "orders": 2}).run(own)
     shares, oracle = found.arrays["shares"], found.arrays["oracle"]
     assert shares.tolist() == [0, 0.25, 0.5, 0.75, 1]
-    asking = Asking(own.subject, own.texts)
+    choosing, asking = in_halves(own)
     assert oracle[0] == asking.asked().mean
     with gated(own.subject, 0 * open_gates(own.subject)):
         gone = asking.asked().mean
     for name in ("importance", "oracle"):
         assert found.arrays[name][-1] == gone
     assert (found.arrays["random"][:, -1] == gone).all()
-    order = np.argsort(losses_alone(asking), axis=None)
+    order = np.argsort(losses_alone(choosing), axis=None)
     gates = open_gates(own.subject)
     gates.view(-1)[order[:2].copy()] = 0
     with gated(own.subject, gates):
@@ -165,7 +165,29 @@ def test_likeness_is_blind_to_turning_and_scaling() -> None:
     own = generator.normal(size=(200, 6))
     turned = np.linalg.qr(generator.normal(size=(6, 6)))[0]
     assert likeness(own, 3 * own @ turned + 1) == pytest.approx(1)
-    assert likeness(own, generator.normal(size=(200, 6))) < 0.1
+    assert np.isnan(likeness(own[:3], own[:3]))
+    assert np.isnan(likeness(np.ones((9, 2)), own[:9]))
+
+
+def test_likeness_of_what_has_nothing_in_common_is_none_however_few_words_there_are() -> None:
+    generator = np.random.default_rng(0)
+    for words in (8, 40):
+        drawn = [likeness(*generator.normal(size=(2, words, 30))) for _ in range(400)]
+        assert np.mean(drawn) == pytest.approx(0, abs=4 * np.std(drawn) / 20)
+
+
+def test_likeness_counts_pairs_of_different_words() -> None:
+    generator = np.random.default_rng(0)
+    first, second = generator.normal(size=(9, 3)), generator.normal(size=(9, 5))
+    kernels = [x @ x.T * (1 - np.eye(9)) for x in (first, second)]
+
+    def dependence(k: np.ndarray, m: np.ndarray) -> float:
+        rest = k.sum() * m.sum() / (8 * 7) - 2 / 7 * (k @ m).sum()
+        return np.trace(k @ m) + rest
+
+    both = dependence(*kernels)
+    alone = np.prod([dependence(k, k) for k in kernels])
+    assert likeness(first, second) == pytest.approx(both / np.sqrt(alone))
 
 
 def test_without_a_penalty_gates_of_heads_that_write_nothing_stay() -> None:

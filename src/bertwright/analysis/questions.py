@@ -1,6 +1,8 @@
 """What a model is asked to see whether something matters to it: to name the classes of texts if it
 was fine-tuned to, else pieces."""
 
+from dataclasses import replace
+
 from bertwright.analysis.analysis import Case
 from bertwright.analysis.asking import Asking, Questions
 from bertwright.analysis.classifying import Classifying, names_classes, right_classes
@@ -8,6 +10,7 @@ from bertwright.analysis.subject import Subject
 from bertwright.model.hidden import last_asked
 from bertwright.objectives.masked import Masked
 from bertwright.objectives.permutation import Permutation
+from bertwright.significance import halves
 from bertwright.tasks.fine_tuned import FineTuned
 
 HIDDEN = "hidden pieces in their own places"
@@ -20,6 +23,15 @@ def questions(case: Case) -> Questions:
         right = right_classes(case.subject, case.texts)
         return Classifying(case.subject, case.texts, case.seed, right)
     return Asking(case.subject, case.texts, case.seed)
+
+
+def in_halves(case: Case) -> tuple[Questions, Questions]:
+    """The same of half of the texts, to choose by, and of the other half, to judge."""
+    choosing, judging = (
+        questions(replace(case, texts=[case.texts[number] for number in half]))
+        for half in halves(len(case.texts), case.seed)
+    )
+    return choosing, judging
 
 
 def lacks_questions(subject: Subject) -> str | None:

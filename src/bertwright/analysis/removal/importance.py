@@ -16,9 +16,10 @@ from bertwright.analysis.analysis import Analysis, Case
 from bertwright.analysis.asking import Asked, Questions
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Finding, Found, Stored
-from bertwright.analysis.questions import lacks_questions, questions
+from bertwright.analysis.questions import in_halves, lacks_questions
 from bertwright.analysis.removal.gates import SITE, gated, open_gates
 from bertwright.analysis.subject import Subject
+from bertwright.analysis.texts import lacks_halves
 from bertwright.model.reading import ReadBatch
 from bertwright.randomness import key, uniform
 from bertwright.significance import of_difference
@@ -29,7 +30,8 @@ Importances = NDArray[np.float64]
 class HeadImportance(Analysis):
     """Heads are removed a few at a time, those of the least importance first, and the loss in
     naming pieces is measured; beside it what happens by the loss without each head alone (the
-    oracle), and in random orders.
+    oracle), and in random orders. What matters is found on half of the texts, and what is lost is
+    measured on the other half.
 
     Attributes:
         step: the share of heads that goes at a time.
@@ -46,11 +48,13 @@ class HeadImportance(Analysis):
     sites = (f"blocks.*.{SITE}",)
 
     def lacks(self, case: Case) -> str | None:
-        return super().lacks(case) or lacks_questions(case.subject)
+        lacking = lacks_halves(case.texts, "choose by") or super().lacks(case)
+        return lacking or lacks_questions(case.subject)
 
     def run(self, case: Case) -> Found:
-        asking, subject = questions(case), case.subject
-        own, alone = by_layer(importances(asking)), losses_alone(asking)
+        subject = case.subject
+        choosing, asking = in_halves(case)
+        own, alone = by_layer(importances(choosing)), losses_alone(choosing)
         drawn = [
             uniform(key(case.seed, "order of heads"), number, np.arange(own.size)).reshape(
                 own.shape

@@ -151,7 +151,19 @@ def passed_by(encoder: Encoder, layer: int) -> Generator[None]:
 
 def likeness(first: NDArray[Any], second: NDArray[Any]) -> float:
     """Linear CKA of states (N, D), (N, E) of the same words: 1 where one is the other turned and
-    scaled; nan where all words are alike."""
+    scaled, 0 in the mean where they have nothing to do with each other, however few words there
+    are; nan where all words are alike, or fewer than four (Kornblith et al. 2019, with the unbiased
+    estimator of Song et al. 2012, equation 5, in the place of each of its terms)."""
     a, b = (np.asarray(x, np.float64) - x.mean(0) for x in (first, second))
-    both, alone = np.linalg.norm(a.T @ b) ** 2, np.linalg.norm(a.T @ a) * np.linalg.norm(b.T @ b)
-    return float(both / alone) if alone else float("nan")
+    if len(a) < 4:
+        return float("nan")
+    alone = _dependence(a, a), _dependence(b, b)
+    return float(_dependence(a, b) / np.sqrt(alone[0] * alone[1])) if min(alone) > 0 else np.nan
+
+
+def _dependence(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+    """How much centred states of the same words have to do with each other, over all pairs of
+    different words."""
+    number, (of_a, of_b) = len(a), (np.einsum("nd,nd->n", x, x) for x in (a, b))
+    pairs = np.linalg.norm(a.T @ b) ** 2 - of_a @ of_b * number / (number - 2)
+    return float(pairs + of_a.sum() * of_b.sum() / ((number - 1) * (number - 2)))

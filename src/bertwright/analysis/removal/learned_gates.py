@@ -1,7 +1,6 @@
 """Gates of heads that learn whether they are open (Louizos et al. 2018; Voita et al. 2019)."""
 
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from itertools import chain, count, islice
 from typing import Literal
 
@@ -17,13 +16,13 @@ from bertwright.analysis.asking import Asked, Questions
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
 from bertwright.analysis.hard_concrete import HardConcrete
-from bertwright.analysis.questions import lacks_questions, questions
+from bertwright.analysis.questions import in_halves, lacks_questions
 from bertwright.analysis.removal.gates import SITE, gated, open_gates
 from bertwright.analysis.removal.importance import by_layer, importances
 from bertwright.analysis.texts import lacks_halves
 from bertwright.model.reading import ReadBatch
 from bertwright.randomness import key, uniform
-from bertwright.significance import halves, of_difference
+from bertwright.significance import of_difference
 
 GATE = HardConcrete(temperature=1 / 3, low=-0.1, high=1.1)
 
@@ -53,10 +52,7 @@ class LearnedGates(Analysis):
         return lacking or lacks_questions(case.subject)
 
     def run(self, case: Case) -> Found:
-        learning, judging = (
-            questions(replace(case, texts=[case.texts[number] for number in half]))
-            for half in halves(len(case.texts), case.seed)
-        )
+        learning, judging = in_halves(case)
         by_gradient, whole = by_layer(importances(learning)), judging.asked()
         rank = np.argsort(np.argsort(-by_gradient, axis=None)).reshape(by_gradient.shape)
         findings: list[Finding] = []

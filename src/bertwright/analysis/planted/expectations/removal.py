@@ -11,6 +11,7 @@ from bertwright.analysis.findings import Stored
 from bertwright.analysis.planted.attention import Heads, pointing
 from bertwright.analysis.planted.expecting import Expected, above, below, equal, same
 from bertwright.analysis.planted.models import SENTENCES, small_case, small_subject
+from bertwright.analysis.questions import in_halves
 from bertwright.analysis.removal.fixed_heads import ONE_LEARNED, FixedHeads, patterns
 from bertwright.analysis.removal.fixed_heads import PATTERNS as FIXED
 from bertwright.analysis.removal.gates import gated, open_gates
@@ -71,7 +72,7 @@ def importance() -> Iterator[Expected]:
     yield same("heads that matter", (importances(Asking(live.subject, live.texts)) > 0).sum(), 1)
     found = HeadImportance(step=0.25, orders=2).run(own)
     with gated(own.subject, 0 * open_gates(own.subject)):
-        gone = asking.asked().mean
+        gone = in_halves(own)[1].asked().mean
     ends = [found.arrays[name][-1] for name in ("importance", "oracle")]
     yield equal("ends of the curves", ends, gone, 0)
 
