@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from safetensors.torch import load_file
 from small_recipe import small
 
@@ -12,7 +13,7 @@ from bertwright.compression.lessons.lessons import LESSONS, Lessons
 from bertwright.compression.method import names_in
 from bertwright.compression.students import shortened
 from bertwright.errors import UserError
-from bertwright.model.model import Model
+from bertwright.model.model import Model, TensorBatch
 from bertwright.model.text_model import TextModel
 from bertwright.text.shards import Data
 from bertwright.training.clock import Place
@@ -85,6 +86,36 @@ def test_a_student_that_is_its_teacher_has_nothing_to_learn(
     student.model.recipe = student.model.recipe.model_copy(update={"micro_batch_tokens": 64})
     parts = losses_at(end, student, teacher, name, data)
     np.testing.assert_allclose(list(parts.values()), list(other.values()), rtol=1e-4)
+
+
+@torch.no_grad()
+def said(model: Model, batch: TensorBatch, where: torch.Tensor) -> torch.Tensor:
+    """The logarithms of what stands in these places, at temperature 2."""
+    states = model.encoder(batch.pieces, batch.coordinates).flatten(0, 1)
+    return F.log_softmax(model.logits(states[where]) / 2, -1)
+
+
+@pytest.mark.parametrize("places", ["hidden", "all"])
+def test_outputs_are_compared_where_the_stage_says(data: Data, places: str) -> None:
+    teacher, own = model_of(data), Lessons.load("distil-mlm")
+    stages = tuple(each.model_copy(update={"places": places}) for each in own.stages)
+    student = shortened(teacher, [0, 1])
+    shaken(student.model, 0.2)
+    teaching = own.model_copy(update={"stages": stages}).of(teacher).teaching(student.model, data)
+    recipe, place = student.model.recipe, Place(0, 0.0)
+    step = teaching.prepared(RecipeBatches(recipe, data)(place), place)
+    losses = RecipeLosses(recipe, student.model, teaching=teaching)
+    total, number = 0.0, 0
+    for batch in (TensorBatch(each) for each in step.micro_batches):
+        where = (batch.coordinates.document >= 0).flatten().nonzero().flatten()
+        if places == "hidden":
+            where = batch.questions["masked"].where
+        own, others = (said(each.model, batch, where) for each in (student, teacher))
+        total += 4 * F.kl_div(own, others, reduction="sum", log_target=True).item()
+        number += len(where)
+    found = sum(losses(batch, place)["outputs"].sum.item() for batch in step.micro_batches)
+    assert step.counts["outputs"] == number
+    assert found == pytest.approx(total, rel=1e-4)
 
 
 @pytest.mark.parametrize("name", FROZEN)

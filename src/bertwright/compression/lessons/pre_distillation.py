@@ -36,8 +36,7 @@ class PreDistillation:
     """A teacher, and what of it is heard, stage by stage; ``around`` says whether what is no block
     begins as it is in the teacher.
 
-    Outputs are compared where pieces are hidden, and only there; the teacher reads the text with
-    the same pieces hidden.
+    The teacher reads the text with the same pieces hidden.
     """
 
     teacher: TextModel
@@ -123,8 +122,8 @@ class _PreDistilling(PieceTeaching):
 
     def prepared(self, step: StepBatch[Batch], place: Place) -> StepBatch[Batch]:
         rows = sum(len(batch.pieces) for batch in step.micro_batches)
-        sizes = Sizes(float(rows), float(step.num_tokens), step.counts[self._asked])
         number, _ = self._within(place)
+        sizes = self._sizes(number, rows, step.num_tokens, step.counts[self._asked])
         return replace(step, counts={**step.counts, **self._heard[number].counts(sizes)})
 
     def losses(self, lesson: PieceLesson) -> dict[str, Loss]:
@@ -141,14 +140,21 @@ class _PreDistilling(PieceTeaching):
         )
         outputs = taught = torch.zeros((0, 1), device=batch.pieces.device)
         if comparisons.hears_outputs:
-            outputs = _named(student, lesson.values[STATES], asked.where)
-            taught = _named(teacher, others[STATES], asked.where)
-            if asked.weight is not None:
+            everywhere = self._stages[number].places == "all"
+            where = real.flatten().nonzero().flatten() if everywhere else asked.where
+            outputs = _named(student, lesson.values[STATES], where)
+            taught = _named(teacher, others[STATES], where)
+            if asked.weight is not None and not everywhere:
                 # A place that does not count is one where the two agree.
                 outputs = torch.where((asked.weight > 0)[:, None], outputs, taught)
         heard = Heard(outputs, taught, lesson.values, others, real, within.progress)
-        sizes = Sizes(float(len(batch.pieces)), float(batch.num_tokens), asked.count)
+        sizes = self._sizes(number, len(batch.pieces), batch.num_tokens, asked.count)
         return comparisons.losses(heard, sizes)
+
+    def _sizes(self, stage: int, rows: int, places: int, hidden: float) -> Sizes:
+        """What the losses of a stage are sums over, of which so many places are hidden."""
+        asked = hidden if self._stages[stage].places == "hidden" else places
+        return Sizes(float(rows), float(places), float(asked))
 
     def _within(self, place: Place) -> tuple[int, Place]:
         return within(self._stages, place)

@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
+from typing import Literal
 
 from pydantic import Field
 
@@ -20,12 +21,14 @@ class LessonStage(Settings):
     Attributes:
         share: of the run, beside those of the other stages.
         signals: what is heard of the teacher.
+        places: where outputs are compared: where pieces are hidden, or in all that are real.
         own: multiplies the weights of what the recipe of the student asks.
         turns: how its blocks are trained one after the other, None where all are at once.
     """
 
     share: float = Field(default=1.0, gt=0.0)
     signals: tuple[Signal, ...] = Field(min_length=1)
+    places: Literal["hidden", "all"] = "hidden"
     own: Value = Constant(value=1.0)
     turns: BlockTurns | None = None
 
