@@ -1,4 +1,4 @@
-"""A student of every other block that learns from text what its teacher says of hidden pieces."""
+"""A student of every other block that learns from text what its teacher says of every piece."""
 
 import json
 import shutil
