@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bertwright.document import table, write_section
+from bertwright.document import command_line, table, write_section
 from bertwright.errors import UserError
 
 
@@ -33,6 +33,18 @@ def test_what_stands_outside_the_marks_is_left_alone(tmp_path: Path) -> None:
 def test_a_section_says_where_it_comes_from(tmp_path: Path) -> None:
     write_section(tmp_path / "speed.md", "first", ["one"])
     assert "cores" in (tmp_path / "speed.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [("/bin/bertwright", "bertwright"), ("/src/bertwright/__main__.py", "python -m bertwright")],
+)
+def test_a_command_is_said_as_it_can_be_typed(
+    program: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", [program, "bench", "-o", str(tmp_path / "an out")])
+    assert command_line() == f"{said} bench -o 'an out'"
 
 
 def test_a_section_without_an_end_is_refused(tmp_path: Path) -> None:

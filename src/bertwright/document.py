@@ -83,8 +83,11 @@ def origin() -> str:
 
 def command_line() -> str:
     """The command that is running, its paths as seen from the current folder."""
-    arguments = [os.path.relpath(a) if os.path.isabs(a) else a for a in sys.argv[1:]]
-    return shlex.join([Path(sys.argv[0]).name, *arguments])
+    program, *arguments = sys.argv
+    name = Path(program).name
+    # By `python -m` the program is the file inside of the package.
+    words = ["python", "-m", Path(program).parent.name] if name == "__main__.py" else [name]
+    return shlex.join([*words, *(os.path.relpath(a) if os.path.isabs(a) else a for a in arguments)])
 
 
 def _heading(path: Path) -> str:
