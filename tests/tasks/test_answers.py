@@ -230,6 +230,11 @@ def test_options_may_differ_in_number() -> None:
             "x line 3: .* answer.highest",
         ),
         ("closeness", Example("a", "b", -1.0), "the label -1 is not from 0 to 1"),
+        (
+            {"kind": "closeness", "highest": 5.0},
+            Example("a", "b", 1.0),
+            "the highest label is 1, and answer.highest, .* is 5",
+        ),
         ("relevance", Example("a", "b", -1.0, where="x line 3"), "x line 3: the label -1 is below"),
     ],
 )

@@ -91,6 +91,7 @@ class ClosenessAnswer(Answer):
     def taught_by(self, examples: Examples) -> Examples:
         """Without pairs that do not belong together, where all that are seen are taken to."""
         if self.loss == "cosine":
+            self._require_near(cast(Sequence[Example], examples))
             return examples
         found = [e for e in cast(Sequence[Example], examples) if self._together(e)]
         if not found:
@@ -99,6 +100,15 @@ class ClosenessAnswer(Answer):
                 f"more, half of answer.highest, and there is none: choose the loss cosine"
             )
         return found
+
+    def _require_near(self, examples: Sequence[Example]) -> None:
+        """Refuse labels of another scale: to learn from them would draw no texts together."""
+        nearest = max(float(cast(float, example.label)) for example in examples)
+        if nearest < self.highest / 2:
+            raise UserError(
+                f"the highest label is {nearest:g}, and answer.highest, that of two texts that say "
+                f"the same, is {self.highest:g}: state yours as answer.highest"
+            )
 
     def _together(self, example: Example) -> bool:
         right = self.reference(example)
