@@ -1,18 +1,15 @@
-"""``bertwright bench``: speed and learning, measured against the peers on this machine."""
+"""How fast things are, in turns with the peers on this machine."""
 
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, TypeVar
+from typing import Annotated
 
 import typer
 
-from bertwright.cli.output import AsJson, Document, report, say
-from bertwright.errors import UserError
+from bertwright.cli.bench.publishing import numbers_of, publish
+from bertwright.cli.output import AsJson, Document, say
 
-Number = TypeVar("Number", int, float)
-
-app = typer.Typer(help="Measure speed and learning against the peers.", no_args_is_help=True)
+app = typer.Typer()
 
 
 @app.command()
@@ -34,7 +31,7 @@ def pretrain(
 
     workloads = [Workload(size, batch_tokens, length) for size in sizes.split(",")]
     results = pretraining.compare(workloads, rounds, alone, data, say)
-    _publish("pretrain", results, pretraining.COLUMNS, document, as_json)
+    publish("pretrain", results, pretraining.COLUMNS, document, as_json)
 
 
 @app.command()
@@ -55,7 +52,7 @@ def embed(
     lines = embedding.lines_of(text)
     chosen = embedding.choose_sentences(lines, sentences)
     results = embedding.compare(embedding.checkpoint_folder(), chosen, rounds, alone, say)
-    _publish("embed", results, embedding.COLUMNS, document, as_json)
+    publish("embed", results, embedding.COLUMNS, document, as_json)
 
 
 @app.command("one-text")
@@ -71,7 +68,7 @@ def one_text(
     from bertwright.bench import one_text as bench
 
     results = bench.compare(embedding.checkpoint_folder(), pieces, rounds)
-    _publish("one-text", results, bench.COLUMNS, document, as_json)
+    publish("one-text", results, bench.COLUMNS, document, as_json)
 
 
 @app.command()
@@ -91,7 +88,7 @@ def prepare(
     from bertwright.bench import preparation
 
     results = preparation.compare(text or [], kinds.split(","), processes, rounds, alone, say)
-    _publish("prepare", results, preparation.COLUMNS, document, as_json)
+    publish("prepare", results, preparation.COLUMNS, document, as_json)
 
 
 @app.command()
@@ -105,8 +102,8 @@ def attention(
     """Time of attention per token against the length of a row, mixer by mixer."""
     from bertwright.bench import attention
 
-    results = attention.compare(_numbers("--lengths", lengths, int), batch_tokens, rounds, say)
-    _publish("attention", results, attention.COLUMNS, document, as_json)
+    results = attention.compare(numbers_of("--lengths", lengths, int), batch_tokens, rounds, say)
+    publish("attention", results, attention.COLUMNS, document, as_json)
 
 
 @app.command()
@@ -139,7 +136,7 @@ def recipes(
             return text.data, text.name
 
         results = recipe_speed.compare(systems or [], size, text_of, rounds, not eager, say)
-    _publish("recipes", results, recipe_speed.COLUMNS, document, as_json)
+    publish("recipes", results, recipe_speed.COLUMNS, document, as_json)
 
 
 @app.command()
@@ -152,8 +149,8 @@ def memory(
     """Reading with memory, against windows that are computed anew for every token."""
     from bertwright.bench import remembering
 
-    results = remembering.compare(_numbers("--lengths", lengths, int), rounds, say)
-    _publish("memory", results, remembering.COLUMNS, document, as_json)
+    results = remembering.compare(numbers_of("--lengths", lengths, int), rounds, say)
+    publish("memory", results, remembering.COLUMNS, document, as_json)
 
 
 @app.command()
@@ -170,71 +167,7 @@ def analyse(
     from bertwright.bench import analysing
 
     result = analysing.compare(model, texts, rounds, say)
-    _publish("analyse", [result], analysing.COLUMNS, document, as_json)
-
-
-@app.command()
-def learn(
-    data: Annotated[Path, typer.Option(help="A prepared data folder.")],
-    output: Annotated[
-        Path, typer.Option("-o", "--output", help="Where arms and results are kept.")
-    ],
-    size: Annotated[str, typer.Option(help="Size of BERT for the peer.")] = "mini",
-    recipe: Annotated[
-        str | None, typer.Option(help="Our recipe; none: modern of the same size.")
-    ] = None,
-    minutes: Annotated[float, typer.Option(help="The time of a training.")] = 10,
-    grid_minutes: Annotated[
-        float | None, typer.Option(help="The time of a training in the grid; none: the same.")
-    ] = None,
-    seeds: Annotated[int, typer.Option(min=2, help="Trainings of either.")] = 3,
-    rates: Annotated[str, typer.Option(help="Learning rates of the grid.")] = "5e-4,1e-3,2e-3",
-    arms: Annotated[str, typer.Option(help="What to run now.")] = "hf-grid,hf-best,ours",
-    document: Document = None,
-    as_json: AsJson = False,
-) -> None:
-    """Held-out loss after some minutes, against Transformers' Trainer at its best of a grid."""
-    from bertwright.bench.learning import report as reporting
-    from bertwright.bench.learning import running
-    from bertwright.bench.learning.arms import Plan
-    from bertwright.document import write_section
-    from bertwright.text.shards import Data
-
-    plan = Plan(
-        size,
-        recipe or f"modern-{size}",
-        minutes,
-        grid_minutes or minutes,
-        seeds,
-        tuple(_numbers("--rates", rates, float)),
-    )
-    results = running.Results(output, Data.open(data), plan)
-    running.run_parts(plan, arms.split(","), results, say)
-    lines = reporting.lines(plan, results)
-    if document is not None and lines:
-        write_section(document, f"bench learn {size}", lines)
-    report(reporting.report(plan, results), as_json)
-
-
-@app.command()
-def finetune(
-    plan: Annotated[Path, typer.Argument(help="A YAML file: the tasks, and the settings of both.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Where figures are kept.")],
-    parts: Annotated[
-        str,
-        typer.Option(
-            help='What to find now: scores; times, on a quiet machine; "" to tell what is known.'
-        ),
-    ] = "scores,times",
-    rounds: Annotated[int, typer.Option(min=1, help="Epochs of each side that are timed.")] = 3,
-    document: Document = None,
-    as_json: AsJson = False,
-) -> None:
-    """What fine-tuning scores and how long it takes, against Transformers' Trainer."""
-    from bertwright.bench.finetuning import comparing
-
-    results = comparing.compare(plan, output, parts.split(",") if parts else [], rounds, say)
-    _publish("finetune", results, comparing.COLUMNS, document, as_json)
+    publish("analyse", [result], analysing.COLUMNS, document, as_json)
 
 
 @app.command()
@@ -253,7 +186,7 @@ def predict(
     from bertwright.bench import embedding, predicting
 
     result = predicting.compare(embedding.lines_of(text), texts, rounds, say)
-    _publish("predict", [result], predicting.COLUMNS, document, as_json)
+    publish("predict", [result], predicting.COLUMNS, document, as_json)
 
 
 @app.command()
@@ -286,11 +219,11 @@ def serve(
     chosen = embedding.choose_sentences(embedding.lines_of(text), texts)
     if soak is not None:
         result = soaking.soak(folder, chosen, clients or 64, soak, say)
-        _publish("serve --soak", [result], soaking.COLUMNS, document, as_json)
+        publish("serve --soak", [result], soaking.COLUMNS, document, as_json)
         return
-    sizes = _numbers("--requests", requests, int)
+    sizes = numbers_of("--requests", requests, int)
     results = throughput.compare(folder, chosen, clients or 32, sizes, rounds, say)
-    _publish("serve", results, throughput.COLUMNS, document, as_json)
+    publish("serve", results, throughput.COLUMNS, document, as_json)
 
 
 @app.command()
@@ -305,102 +238,6 @@ def prune(
     that is left."""
     from bertwright.bench import embedding, pruning
 
-    shares, numbers = _numbers("--gone", gone, float), _numbers("--texts", texts, int)
+    shares, numbers = numbers_of("--gone", gone, float), numbers_of("--texts", texts, int)
     results = pruning.compare(embedding.checkpoint_folder(), shares, numbers, rounds)
-    _publish("prune", results, pruning.COLUMNS, document, as_json)
-
-
-@app.command()
-def adapt(
-    plan: Annotated[Path, typer.Argument(help="A YAML file: encoders, tasks, ways to adapt.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Where figures are kept.")],
-    document: Document = None,
-    as_json: AsJson = False,
-) -> None:
-    """Ways to adapt encoders to tasks, held against each other over several seeds."""
-    from bertwright.bench.adapting import comparing
-    from bertwright.bench.adapting.plan import Plan
-
-    known = Plan.load(plan)
-    results = comparing.compare(known, output, say)
-    if document is not None:
-        asked = (known.question, known.source)
-        _answer(document, f"bench adapt {plan.stem}", *asked, (comparing.COLUMNS, results))
-    rows = {f"{r['encoder']} {r['task']} {r['way']}": r for r in results}
-    report({"results": results} if as_json else rows, as_json)
-
-
-@app.command()
-def compress(
-    plan: Annotated[
-        Path, typer.Argument(help="A YAML file: tasks, and ways to make a model small.")
-    ],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Where figures are kept.")],
-    models: Annotated[
-        Path, typer.Option(help="A folder that keeps the models, which are timed by --parts times.")
-    ] = Path("models"),
-    parts: Annotated[
-        str,
-        typer.Option(
-            help='What to find now: scores; times, on a quiet machine; "" to tell what is known.'
-        ),
-    ] = "scores,times",
-    rounds: Annotated[int, typer.Option(min=3, help="Turns that each model takes.")] = 15,
-    document: Document = None,
-    as_json: AsJson = False,
-) -> None:
-    """Ways to make a fine-tuned model small: what they score, weigh and take, over several
-    seeds."""
-    from bertwright.bench.ladder import climbing, overview
-    from bertwright.bench.ladder.plan import Plan
-
-    known = Plan.load(plan)
-    chosen = parts.split(",") if parts else []
-    results = climbing.climb(known, output, models, chosen, rounds, say)
-    if document is not None:
-        asked = (known.question, known.source)
-        means = (overview.COLUMNS, overview.overview(results))
-        whole = (climbing.COLUMNS, results)
-        _answer(document, f"bench compress {plan.stem}", *asked, means, whole)
-    rows = {f"{r['task']} {r['way']} {r['form']}": r for r in results}
-    report({"results": results} if as_json else rows, as_json)
-
-
-def _numbers(option: str, said: str, kind: Callable[[str], Number]) -> list[Number]:
-    """The numbers of an option, which stand between commas."""
-    try:
-        return [kind(number) for number in said.split(",")]
-    except ValueError:
-        raise UserError(f"{option} {said}: write numbers with commas between them") from None
-
-
-def _answer(
-    document: Path,
-    section: str,
-    question: str,
-    source: str,
-    *tables: tuple[dict[str, str], list[dict[str, Any]]],
-) -> None:
-    """Write the question of a plan, and the tables that answer it, into the document."""
-    from bertwright.document import table, write_section
-
-    lines = [f"**{question}**" + (f" ({source})" if source else "")]
-    for columns, results in tables:
-        lines += ["", *table(columns, results)]
-    write_section(document, section, lines)
-
-
-def _publish(
-    verb: str,
-    results: list[dict[str, Any]],
-    columns: dict[str, str],
-    document: Path | None,
-    as_json: bool,
-) -> None:
-    """Print the figures, and write those of ``columns`` (key to heading) into the document."""
-    from bertwright.document import table, write_section
-
-    if document is not None:
-        write_section(document, f"bench {verb}", table(columns, results))
-    name = next(iter(columns))
-    report({"results": results} if as_json else {row[name]: row for row in results}, as_json)
+    publish("prune", results, pruning.COLUMNS, document, as_json)

@@ -1,0 +1,131 @@
+"""What training comes to: many runs, each kept in a folder and done once."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertwright.cli.bench.publishing import answer, numbers_of, publish
+from bertwright.cli.output import AsJson, Document, report, say
+
+app = typer.Typer()
+
+
+@app.command()
+def learn(
+    data: Annotated[Path, typer.Option(help="A prepared data folder.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Where arms and results are kept.")
+    ],
+    size: Annotated[str, typer.Option(help="Size of BERT for the peer.")] = "mini",
+    recipe: Annotated[
+        str | None, typer.Option(help="Our recipe; none: modern of the same size.")
+    ] = None,
+    minutes: Annotated[float, typer.Option(help="The time of a training.")] = 10,
+    grid_minutes: Annotated[
+        float | None, typer.Option(help="The time of a training in the grid; none: the same.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=2, help="Trainings of either.")] = 3,
+    rates: Annotated[str, typer.Option(help="Learning rates of the grid.")] = "5e-4,1e-3,2e-3",
+    arms: Annotated[str, typer.Option(help="What to run now.")] = "hf-grid,hf-best,ours",
+    document: Document = None,
+    as_json: AsJson = False,
+) -> None:
+    """Held-out loss after some minutes, against Transformers' Trainer at its best of a grid."""
+    from bertwright.bench.learning import report as reporting
+    from bertwright.bench.learning import running
+    from bertwright.bench.learning.arms import Plan
+    from bertwright.document import write_section
+    from bertwright.text.shards import Data
+
+    plan = Plan(
+        size,
+        recipe or f"modern-{size}",
+        minutes,
+        grid_minutes or minutes,
+        seeds,
+        tuple(numbers_of("--rates", rates, float)),
+    )
+    results = running.Results(output, Data.open(data), plan)
+    running.run_parts(plan, arms.split(","), results, say)
+    lines = reporting.lines(plan, results)
+    if document is not None and lines:
+        write_section(document, f"bench learn {size}", lines)
+    report(reporting.report(plan, results), as_json)
+
+
+@app.command()
+def finetune(
+    plan: Annotated[Path, typer.Argument(help="A YAML file: the tasks, and the settings of both.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where figures are kept.")],
+    parts: Annotated[
+        str,
+        typer.Option(
+            help='What to find now: scores; times, on a quiet machine; "" to tell what is known.'
+        ),
+    ] = "scores,times",
+    rounds: Annotated[int, typer.Option(min=1, help="Epochs of each side that are timed.")] = 3,
+    document: Document = None,
+    as_json: AsJson = False,
+) -> None:
+    """What fine-tuning scores and how long it takes, against Transformers' Trainer."""
+    from bertwright.bench.finetuning import comparing
+
+    results = comparing.compare(plan, output, parts.split(",") if parts else [], rounds, say)
+    publish("finetune", results, comparing.COLUMNS, document, as_json)
+
+
+@app.command()
+def adapt(
+    plan: Annotated[Path, typer.Argument(help="A YAML file: encoders, tasks, ways to adapt.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where figures are kept.")],
+    document: Document = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ways to adapt encoders to tasks, held against each other over several seeds."""
+    from bertwright.bench.adapting import comparing
+    from bertwright.bench.adapting.plan import Plan
+
+    known = Plan.load(plan)
+    results = comparing.compare(known, output, say)
+    if document is not None:
+        asked = (known.question, known.source)
+        answer(document, f"bench adapt {plan.stem}", *asked, (comparing.COLUMNS, results))
+    rows = {f"{r['encoder']} {r['task']} {r['way']}": r for r in results}
+    report({"results": results} if as_json else rows, as_json)
+
+
+@app.command()
+def compress(
+    plan: Annotated[
+        Path, typer.Argument(help="A YAML file: tasks, and ways to make a model small.")
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where figures are kept.")],
+    models: Annotated[
+        Path, typer.Option(help="A folder that keeps the models, which are timed by --parts times.")
+    ] = Path("models"),
+    parts: Annotated[
+        str,
+        typer.Option(
+            help='What to find now: scores; times, on a quiet machine; "" to tell what is known.'
+        ),
+    ] = "scores,times",
+    rounds: Annotated[int, typer.Option(min=3, help="Turns that each model takes.")] = 15,
+    document: Document = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ways to make a fine-tuned model small: what they score, weigh and take, over several
+    seeds."""
+    from bertwright.bench.ladder import climbing, overview
+    from bertwright.bench.ladder.plan import Plan
+
+    known = Plan.load(plan)
+    chosen = parts.split(",") if parts else []
+    results = climbing.climb(known, output, models, chosen, rounds, say)
+    if document is not None:
+        asked = (known.question, known.source)
+        means = (overview.COLUMNS, overview.overview(results))
+        whole = (climbing.COLUMNS, results)
+        answer(document, f"bench compress {plan.stem}", *asked, means, whole)
+    rows = {f"{r['task']} {r['way']} {r['form']}": r for r in results}
+    report({"results": results} if as_json else rows, as_json)
