@@ -128,6 +128,13 @@ def description() -> str:
     return f"{processor()}, {num_cores()} cores, {memory:.0f} GB of memory, {gpu}"
 
 
+def device_name() -> str:
+    """Of the card that this process computes on, or of the processor where there is none."""
+    import torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else processor()
+
+
 def processor() -> str:
     """Its name."""
     file = Path("/proc/cpuinfo")

@@ -13,7 +13,7 @@ from bertwright.bench.finetuning.timing import times
 from bertwright.errors import UserError
 from bertwright.files import read_findings, write_text
 from bertwright.interop.loading import load
-from bertwright.machine import processor
+from bertwright.machine import device_name
 from bertwright.model.text_model import TextModel
 from bertwright.statistics import estimate, paired
 from bertwright.tasks.finetuning import finetune
@@ -29,6 +29,7 @@ COLUMNS = {
     "theirs": "Trainer",
     "difference": "difference",
     "equal": "equal",
+    "scored_on": "scored on",
     "epoch_seconds": "seconds an epoch",
     "against_default": "times the default",
     "against_best": "times its best",
@@ -66,8 +67,9 @@ def compare(
 
 
 class _Known:
-    """What is known of a task, in a file: the scores of both sides, and the times, which are of
-    turns of so many steps; of another task, or of others of its settings, nothing."""
+    """What is known of a task, in a file: the scores of both sides and the devices that they come
+    from, and the times, which are of turns of so many steps; of another task, or of others of its
+    settings, nothing."""
 
     def __init__(self, file: Path, compared: Compared, seeds: int) -> None:
         self._file = file
@@ -93,12 +95,17 @@ class _Known:
     def times(self) -> dict[str, Any]:
         return self._all["times"]
 
+    @property
+    def scored_on(self) -> list[str]:
+        return self._all.get("scored_on", [])
+
     def add(self, name: str, found: float | dict[str, float]) -> None:
         """Keep what was found."""
         if isinstance(found, dict):
-            self._all[name] = {"timed": self._timed, "processor": processor(), **found}
+            self._all[name] = {"timed": self._timed, "processor": device_name(), **found}
         else:
             self._all[name].append(found)
+            self._all["scored_on"] = sorted({*self.scored_on, device_name()})
         write_text(self._file, json.dumps(self._all, indent=1) + "\n")
 
 
@@ -151,4 +158,5 @@ def _row(name: str, compared: Compared, model: TextModel, known: _Known) -> dict
         "theirs": str(estimate(known.theirs)),
         "difference": str(difference),
         "equal": "yes" if difference.low <= 0 <= difference.high else "no",
+        **({"scored_on": ", ".join(known.scored_on)} if known.scored_on else {}),
     }

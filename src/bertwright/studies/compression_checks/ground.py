@@ -78,11 +78,13 @@ FINE_TUNING: Mapping[str, Any] = {
 """Settings of all fine-tuning but how long it takes."""
 
 
-def pruned(kind: str, kept: float) -> dict[str, Any]:
-    """An adaptation that keeps all weights at first, then ever fewer, and so many for the last
-    quarter of the time."""
+def pruned(kind: str, kept: float, held: float = 0) -> dict[str, Any]:
+    """An adaptation that keeps all weights for a share ``held`` of the time, then ever fewer, and
+    so many for the last quarter of what is left of it."""
     going = {"kind": "cubic", "from": 1.0, "to": kept}
     parts = [{"share": 3, "value": going}, {"share": 1, "value": kept}]
+    if held:
+        parts.insert(0, {"share": 4 * held / (1 - held), "value": 1.0})
     return {"kind": kind, "kept": {"kind": "parts", "parts": parts}}
 
 

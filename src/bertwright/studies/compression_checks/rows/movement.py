@@ -54,13 +54,13 @@ def _pruned(ground: Ground, seed: int, kind: str | None, kept: float) -> FineTun
     gone: dict[str, Any] = {}
     if kind is not None:
         whole = {"kind": kind, "kept": 1.0}
-        gone["adaptation"] = whole if kept == 1.0 else pruned(kind, kept)
+        gone["adaptation"] = whole if kept == 1.0 else pruned(kind, kept, held=1 / 3)
     return _learned(ground, seed, {"clip": None, **gone})
 
 
 def _learned(ground: Ground, seed: int, settings: dict[str, Any]) -> FineTuneResult:
-    """Twice as long as others learn."""
-    epochs = 2 * ground.size.epochs
+    """Six times as long as others learn: what moves shows late."""
+    epochs = 6 * ground.size.epochs
     return ground.finetuned(ground.pretrained, TASK, seed, epochs=epochs, **settings)
 
 
