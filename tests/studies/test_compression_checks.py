@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from bertwright.analysis.planted.expecting import same
+from bertwright.analysis.planted.expecting import below, same
 from bertwright.cli.application import app
 from bertwright.errors import Interrupted, UserError
 from bertwright.studies.compression_checks import checking
@@ -69,6 +69,37 @@ def test_a_mean_on_the_wrong_side_counts_where_there_was_training(
     assert (told["lead"], told["wanted"], told["seen"]) == (pytest.approx(-0.05), "above", False)
     assert checked(row(Measured("loss", [1], "x", [2], wanted="below")), monkeypatch).ok
     assert checked(row(Measured("score", [0.1], "x", [0.9])), monkeypatch).ok
+
+
+def test_a_row_is_asked_once_where_its_figures_are_kept_and_again_where_it_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def noted(number: str, *came) -> Row:
+        def run(ground: Ground):
+            asked.append(number)
+            yield from came
+
+        return Row(number, number, "Is it so?", "somebody", run, alone=True)
+
+    figure = Measured("score", [0.5, 0.7], "labels", [0.4, 0.7], wanted="above", over="texts")
+    rows = [
+        noted("C1", same("two", 2, 2), figure, below("small", 1, 2)),
+        noted("C2", same("two", 2, 3)),
+    ]
+    monkeypatch.setattr(checking, "made", lambda folder, quick: Ground(folder, quick))
+    monkeypatch.setattr(
+        checking, "chosen", lambda names: [each for each in rows if each.number in names]
+    )
+    first, second, other = (
+        list(checking.check_all(rows, quick, [].append, tmp_path)) for quick in (False, False, True)
+    )
+    assert asked == ["C1", "C2", "C2", "C1", "C2"]
+    assert [each.ok for each in first] == [each.ok for each in second] == [True, False]
+    assert [each.quick for each in other] == [True, True]
+    for each, again in zip(first, second, strict=True):
+        assert again.as_dict() == {**each.as_dict(), "seconds": again.seconds}
 
 
 def test_whoever_stops_a_check_stops_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,7 +109,9 @@ def compress(
     check: Annotated[
         bool,
         typer.Option(
-            "--check", help="See that methods do what they should, at toy size; no model."
+            "--check",
+            help="See that methods do what they should, at toy size; no model. Rows whose figures "
+            "stand in -o are not asked again.",
         ),
     ] = False,
     quick: Annotated[
@@ -137,11 +139,11 @@ def compress(
     if check:
         tune_allocator()
         because = "--check needs no model and no data"
-        refuse(context, because, *FOR_A_MODEL, "output", "table")
+        refuse(context, because, *FOR_A_MODEL, "table")
         # Without a model all that is named are rows.
         rows = [*([] if model is None else [str(model)]), *(changes or [])]
         with uninterrupted():
-            _check(rows, quick, document, picture, as_json)
+            _check(rows, quick, output, document, picture, as_json)
         return
     refuse(context, "only --check knows it", "quick", "picture")
     if table:
@@ -235,7 +237,12 @@ def _taken(model: "TextModel", layers: int, output: Path) -> dict[str, Any]:
 
 
 def _check(
-    names: list[str], quick: bool, document: Path | None, picture: Path | None, as_json: bool
+    names: list[str],
+    quick: bool,
+    output: Path | None,
+    document: Path | None,
+    picture: Path | None,
+    as_json: bool,
 ) -> None:
     """Every row of the survey, or some."""
     from bertwright.studies.compression_checks.checking import check_all
@@ -243,7 +250,7 @@ def _check(
     from bertwright.studies.compression_checks.rows import chosen
 
     checked: list[Checked] = []
-    for each in check_all(chosen(names), quick, say):
+    for each in check_all(chosen(names), quick, say, output):
         checked.append(each)
         if not as_json:
             print(each, flush=True)

@@ -50,8 +50,8 @@ class TextModel:
 
     ``precision`` None takes bfloat16 where the device multiplies it natively, else float32. In
     ``int8`` the matrices of the encoder are of 8 bits, and so is what they are multiplied with, all
-    else is bfloat16: for processors that multiply 8 bits natively. Errors: UserError for another,
-    and for int8 elsewhere.
+    else is bfloat16: for processors that multiply 8 bits natively, beside a card too. Errors:
+    UserError for another precision, and for int8 elsewhere.
     """
 
     def __init__(
@@ -60,15 +60,14 @@ class TextModel:
         if precision not in (None, *get_args(ReadingPrecision)):
             known = ", ".join(get_args(ReadingPrecision))
             raise UserError(f"there is no precision {precision!r}: choose one of {known}")
-        self.device = usual_device()
+        self.device = torch.device("cpu") if precision == "int8" else usual_device()
         self.model = model.to(self.device).eval()
         self.tokenizer = tokenizer
         fast = self.device.type == "cuda" or bfloat16_is_fast()
         self.precision: ReadingPrecision = precision or ("bf16" if fast else "float32")
-        if self.precision == "int8" and not (self.device.type == "cpu" and eight_bits_are_fast()):
+        if self.precision == "int8" and not eight_bits_are_fast():
             raise UserError(
-                "int8 needs a processor that multiplies 8 bits (VNNI), and no GPU: leave the "
-                "precision out"
+                "int8 needs a processor that multiplies 8 bits (VNNI): leave the precision out"
             )
         self._fast_encoder: Encoder | None = None
 

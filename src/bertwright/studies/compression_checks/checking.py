@@ -1,5 +1,6 @@
 """All rows, one after the other or side by side, on ground that is made once."""
 
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -8,15 +9,41 @@ from tempfile import TemporaryDirectory
 
 from bertwright.analysis.planted.expecting import Expected
 from bertwright.errors import Interrupted
+from bertwright.files import read_findings, write_text
 from bertwright.machine import one_thread
 from bertwright.studies.compression_checks.ground import Ground, made
 from bertwright.studies.compression_checks.row import Checked, Measured, Row
 from bertwright.studies.compression_checks.rows import chosen
 from bertwright.studies.side_by_side import side_by_side
 
+CHECKS, QUICK_CHECKS = "checks.json", "quick-checks.json"
+"""In a folder, what became of every row that was as it should be, by its number."""
 
-def check_all(rows: Sequence[Row], quick: bool, say: Callable[[str], None]) -> Iterator[Checked]:
-    """Those that measure time come last, when nothing runs beside them."""
+
+def check_all(
+    rows: Sequence[Row], quick: bool, say: Callable[[str], None], out: Path | None = None
+) -> Iterator[Checked]:
+    """Those that measure time come last, when nothing runs beside them. What stands in ``out`` is
+    not asked again, and what is as it should be is kept there."""
+    if out is None:
+        yield from _checked(rows, quick, say)
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    file = out / (QUICK_CHECKS if quick else CHECKS)
+    known = read_findings(file)
+    stand = [row for row in rows if row.number in known]
+    yield from (Checked.of(row, known[row.number]) for row in stand)
+    for each in _checked([row for row in rows if row not in stand], quick, say):
+        if each.ok:
+            known[each.row.number] = each.as_dict()
+            write_text(file, json.dumps(known, indent=1) + "\n")
+        yield each
+
+
+def _checked(rows: Sequence[Row], quick: bool, say: Callable[[str], None]) -> Iterator[Checked]:
+    """All of them, on new ground."""
+    if not rows:
+        return
     beside = [row.number for row in rows if not row.alone]
     with TemporaryDirectory() as folder, one_thread():
         began = time.monotonic()

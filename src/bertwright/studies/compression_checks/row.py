@@ -1,7 +1,7 @@
 """What a row of compression is: a question, how it is answered at toy size, and what came of it."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -58,6 +58,19 @@ class Measured:
             told["lead"], told["interval_of_lead"] = self.lead.mean, self.lead.interval
             told["wanted"], told["seen"] = self.wanted, self.seen
         return told
+
+    @staticmethod
+    def of(told: Mapping[str, Any]) -> "Measured":
+        """What :meth:`as_dict` has told."""
+        baseline = told.get("baseline", {"name": "", "values": ()})
+        return Measured(
+            told["what"],
+            told["values"],
+            baseline["name"],
+            baseline["values"],
+            told.get("wanted"),
+            told["over"],
+        )
 
     def __str__(self) -> str:
         return f"{self.what}: {shown(self.mean)}{self._against()}"
@@ -146,6 +159,21 @@ class Checked:
             "figures": [each.as_dict() for each in self.figures],
         }
         return told if self.ok else {**told, "wrong": self.wrong}
+
+    @staticmethod
+    def of(row: Row, told: Mapping[str, Any]) -> "Checked":
+        """What :meth:`as_dict` has told of a row that came to its end."""
+        checks = [
+            Expected(
+                each["what"],
+                each["found"],
+                -math.inf if each["low"] is None else each["low"],
+                math.inf if each["high"] is None else each["high"],
+            )
+            for each in told["checks"]
+        ]
+        figures = [Measured.of(each) for each in told["figures"]]
+        return Checked(row, told["seconds"], checks, figures, told["quick"])
 
     def __str__(self) -> str:
         name = f"{self.row.number:>5}  {self.row.name:24} {self.seconds:6.1f} s  "
