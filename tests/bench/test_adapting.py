@@ -37,7 +37,7 @@ def test_every_cell_has_its_seeds_and_is_not_found_twice(
     task_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = Plan.model_validate(stated(task_folder))
-    rows = comparing.compare(plan, tmp_path, lambda line: None)
+    rows = comparing.compare(plan, tmp_path, 1, lambda line: None)
     cells = [(row["task"], row["way"]) for row in rows]
     assert cells == [
         ("first", "all"),
@@ -54,7 +54,7 @@ def test_every_cell_has_its_seeds_and_is_not_found_twice(
         raise AssertionError("it was found before")
 
     monkeypatch.setattr(comparing, "run", refuse)
-    assert comparing.compare(plan, tmp_path, lambda line: None) == rows
+    assert comparing.compare(plan, tmp_path, 1, lambda line: None) == rows
 
 
 @pytest.mark.parametrize(

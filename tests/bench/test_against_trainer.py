@@ -90,9 +90,8 @@ def test_both_sides_learn_every_kind_of_task(encoder: Path, tmp_path: Path) -> N
     file.write_text(yaml.safe_dump({"encoder": str(encoder), "seeds": 2, "tasks": tasks}))
     plan = Plan.load(file)
     for task, compared in plan.tasks.items():
-        model = comparing.load(encoder)
-        ours = comparing.ours(plan, compared, model, 0)
-        theirs = comparing.theirs(plan, compared, model, encoder, 0, changed=peer.AS_IT_IS)
+        ours = comparing.ours(plan, compared, 0)
+        theirs = comparing.theirs(plan, compared, 0, changed=peer.AS_IT_IS)
         assert -1 <= ours <= 1, task
         assert -1 <= theirs <= 1, task
 
@@ -112,8 +111,8 @@ def test_what_was_found_is_not_found_again(encoder: Path, tmp_path: Path, monkey
         found.append("times")
         return {"epoch_seconds": 1.0, "against_default": 4.0, "against_best": 2.0}
 
-    monkeypatch.setattr(comparing, "ours", partial(score, side="ours"))
-    monkeypatch.setattr(comparing, "theirs", partial(score, side="theirs"))
+    sides = {side: partial(score, side=side) for side in ("ours", "theirs")}
+    monkeypatch.setattr(comparing, "SIDES", sides)
     monkeypatch.setattr(comparing, "times", times)
     file, stated = tmp_path / "plan.yaml", written(tmp_path / "data")["sst-2"]
 

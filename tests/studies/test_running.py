@@ -2,7 +2,8 @@
 
 import json
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,11 @@ from small_study import small_study
 
 from bertwright.errors import Interrupted, UserError
 from bertwright.recipes.loading import import_plugin
+from bertwright.side_by_side import side_by_side
 from bertwright.studies import running
 from bertwright.studies.corpora import Files, Grammar, Written
 from bertwright.studies.report import RESULT, TABLE, lines, write_report
-from bertwright.studies.running import Found, run_study
+from bertwright.studies.running import Found, Run, run_study
 from bertwright.text.preparation import prepare
 from bertwright.text.shards import Data
 from bertwright.text.tokenizers import WordPieceChoice
@@ -69,25 +71,6 @@ def test_weights_are_needed_until_they_are_measured(
     after = small_study(arms={"after": {"recipe": "bert-tiny", "start_from": "one"}})
     with pytest.raises(AssertionError, match="its figures are known"):
         run_study(after, tmp_path, data=data)
-
-
-def test_no_run_waits_at_a_process_that_may_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    handed_out: list[int] = []
-
-    class Pool(ThreadPoolExecutor):
-        def submit(self, *call: object) -> Future:  # type: ignore[override]
-            handed_out.append(1 + sum(not each.done() for each in futures))
-            futures.append(super().submit(*call))  # type: ignore[arg-type]
-            return futures[-1]
-
-    futures: list[Future] = []
-    monkeypatch.setattr(running, "_call", lambda _, run: time.sleep(0.02) or {"number": run[0]})
-    left = iter([((), bytes([number])) for number in range(5)])
-    with Pool(2) as pool:
-        begun = [pool.submit(running._call, *next(left)) for _ in range(2)]
-        found = list(running._in_order(pool, begun, left))
-    assert found == [{"number": number} for number in range(5)]
-    assert max(handed_out) == 2
 
 
 def test_two_at_once_find_the_same_and_a_plugin_goes_where_they_go(
@@ -239,12 +222,16 @@ def test_an_arm_may_start_from_another(tmp_path: Path, data: Path) -> None:
 def test_time_is_not_shared(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arms that are given equal time run one at a time, whatever was asked for."""
 
-    def no_pool(*_: object, **__: object) -> None:
-        raise AssertionError("two at once")
+    asked: list[int] = []
 
-    monkeypatch.setattr(running, "ProcessPoolExecutor", no_pool)
+    def noted(jobs: Sequence[Run], processes: int) -> Iterator[tuple[int, dict[str, float]]]:
+        asked.append(processes)
+        return side_by_side(jobs, processes)
+
+    monkeypatch.setattr(running, "side_by_side", noted)
     timed = small_study(equal={"steps": None, "time": "1s"}, seeds=1)
     assert set(run_study(timed, tmp_path, data=data, processes=2)) == {"one", "other"}
+    assert asked == [1]
     with pytest.raises(UserError, match="leave out --on"):
         run_study(timed, tmp_path, data=data, on="ray")
 

@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import repeat
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,14 +16,15 @@ from bertwright.errors import UserError
 from bertwright.interop.huggingface import export_folder
 from bertwright.interop.loading import load
 from bertwright.interop.onnx import export_onnx
+from bertwright.machine import num_cores
 from bertwright.model.counting import counted
 from bertwright.model.folder import WEIGHTS, load_model
 from bertwright.recipes import Recipe
 from bertwright.recipes.about import about
 from bertwright.recipes.evened import evened
 from bertwright.recipes.loading import sizes_of, systems
+from bertwright.side_by_side import side_by_side
 from bertwright.studies.made_to_order import text_for
-from bertwright.studies.side_by_side import side_by_side
 from bertwright.text.shards import Data
 from bertwright.training.metrics_file import read_metrics
 from bertwright.training.pretraining import pretrain
@@ -111,15 +112,18 @@ def check_all(
     for system in systems_wanted:
         if system not in systems():
             raise UserError(f"there is no system {system!r}{did_you_mean(system, systems())}")
-    wanted, found = systems_wanted or systems(), list[Check]()
-    with TemporaryDirectory() as temporary, side_by_side(len(wanted)) as each:
+    wanted, found = systems_wanted or systems(), dict[int, Check]()
+    with TemporaryDirectory() as temporary:
         work = Path(temporary)
         texts = [text_for(Recipe.load(f"{system}-tiny"), work, data).data for system in wanted]
-        folders = [work / system for system in wanted]
-        for check in each(_check_at, wanted, texts, folders, repeat(steps)):
-            found.append(check)
+        jobs = [
+            partial(_check_at, system, text, work / system, steps)
+            for system, text in zip(wanted, texts, strict=True)
+        ]
+        for number, check in side_by_side(jobs, num_cores()):
+            found[number] = check
             tell(check)
-    return found
+    return [check for _, check in sorted(found.items())]
 
 
 def _check_at(system: str, data: Path, out: Path, steps: int) -> Check:

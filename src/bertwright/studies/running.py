@@ -10,26 +10,22 @@ import json
 import os
 import pickle
 import shutil
-import signal
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
-from itertools import islice
-from multiprocessing import active_children, get_context
 from pathlib import Path
-from threading import current_thread, main_thread
 from typing import Any
 
 from bertwright import __version__
 from bertwright.axes import did_you_mean
 from bertwright.errors import MissingExtra, UserError
 from bertwright.files import digests, held, read_findings, write_text
-from bertwright.machine import num_cores
 from bertwright.model.folder import is_model
 from bertwright.recipes import Recipe
 from bertwright.recipes.loading import import_plugin, imported_plugins, read
+from bertwright.side_by_side import side_by_side
 from bertwright.studies.corpora import Corpus, Written
 from bertwright.studies.measures import Measure, Trained
 from bertwright.studies.study import Study
@@ -66,7 +62,6 @@ class Run:
     seconds: float | None
     measures: Mapping[str, Measure]
     start_from: Path | None = None
-    threads: int | None = None
     kept: bool = False
 
     @property
@@ -78,10 +73,6 @@ class Run:
 
     def __call__(self) -> dict[str, float]:
         """Train and measure, as far as that has not been done."""
-        if self.threads is not None:
-            import torch
-
-            torch.set_num_threads(self.threads)
         with _alone(self.folder.parent.parent, self.folder.name):
             if not self.done:
                 self._train()
@@ -162,18 +153,16 @@ def run_study(
             raise UserError(f"study {study.name}: measures.{name}: {missing}")
     runs = plan(study, prepared, out)
     _require_fitting(study, runs, Data.open(prepared.data))
-    if processes > 1:
-        threads = max(1, num_cores() // processes)
-        runs = {place: replace(run, threads=threads) for place, run in runs.items()}
     found: Found = {arm: {} for arm in study.arms}
     for arms in _in_turn(study):
         places = [(arm, seed) for seed in range(study.seeds) for arm in arms]
         results = _perform([runs[place] for place in places], processes, on)
-        for number, ((arm, seed), figures) in enumerate(zip(places, results, strict=False), 1):
+        for count, (number, figures) in enumerate(results, 1):
+            arm, seed = places[number]
             _require_figures(study, arm, figures)
             found[arm][seed] = figures
-            say(f"{number} of {len(places)}: {arm}, seed {seed}")
-    return found
+            say(f"{count} of {len(places)}: {arm}, seed {seed}")
+    return {arm: dict(sorted(by_seed.items())) for arm, by_seed in found.items()}
 
 
 def _require_fitting(study: Study, runs: Mapping[tuple[str, int], Run], data: Data) -> None:
@@ -285,64 +274,16 @@ def _in_turn(study: Study) -> Iterator[list[str]]:
         done |= set(ready)
 
 
-def _perform(runs: Sequence[Run], processes: int, on: str | None) -> Iterator[dict[str, float]]:
-    """The figures of runs, in their order, as they become known."""
+def _perform(
+    runs: Sequence[Run], processes: int, on: str | None
+) -> Iterator[tuple[int, dict[str, float]]]:
+    """The numbers of runs and their figures, as they become known."""
     if on == "ray":
-        yield from _on_ray(runs)
+        yield from enumerate(_on_ray(runs))
     elif processes > 1:
-        yield from _side_by_side(runs, processes)
+        yield from side_by_side([partial(_call, *each) for each in _packed(runs)], processes)
     else:
-        for run in runs:
-            yield run()
-
-
-def _side_by_side(runs: Sequence[Run], processes: int) -> Iterator[dict[str, float]]:
-    """The same in processes of this machine, which end when this one is stopped.
-
-    They do not hear Ctrl-C, or some of them would be hit while they start: this one hears it and
-    passes it on, and what is in training writes a checkpoint.
-    """
-    pool, left = ProcessPoolExecutor(processes, mp_context=get_context("spawn")), _packed(runs)
-    with _signals({signal.SIGINT: signal.SIG_IGN}):
-        begun = [pool.submit(_call, *each) for each in islice(left, processes)]
-    try:
-        with _signals({signal.SIGTERM: signal.default_int_handler}):
-            yield from _in_order(pool, begun, left)
-    except BaseException:
-        for child in active_children():
-            child.terminate()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _in_order(
-    pool: Executor, begun: list[Future[dict[str, float]]], left: Iterator[Packed]
-) -> Iterator[dict[str, float]]:
-    """What was begun and what is left, in their order; one is begun where one has ended. None waits
-    at a process, or it would begin there when all are stopped."""
-    running = set(begun)
-    while begun:
-        while begun and begun[0].done():
-            yield begun.pop(0).result()
-        ended, running = wait(running, return_when=FIRST_COMPLETED)
-        new = [pool.submit(_call, *each) for each in islice(left, len(ended))]
-        begun += new
-        running |= set(new)
-
-
-@contextmanager
-def _signals(handlers: Mapping[signal.Signals, Any]) -> Generator[None]:
-    """What is done at signals for a while; they reach the main thread only."""
-    if current_thread() is not main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        yield from side_by_side(runs, 1)
 
 
 def _on_ray(runs: Sequence[Run]) -> Iterator[dict[str, float]]:

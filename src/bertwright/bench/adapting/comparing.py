@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from statistics import fmean, median, stdev
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 
 from bertwright.bench.adapting.plan import Plan
 from bertwright.bench.embedding import checkpoint_folder
-from bertwright.files import read_findings, write_text
+from bertwright.bench.runs import Runs
 from bertwright.interop.loading import load
 from bertwright.statistics import estimate, paired
 from bertwright.tasks.finetuning import finetune_together
@@ -39,25 +40,23 @@ class Place(NamedTuple):
     way: str
 
 
-def compare(plan: Plan, out: Path, say: Say) -> list[dict[str, Any]]:
+def compare(plan: Plan, out: Path, processes: int, say: Say) -> list[dict[str, Any]]:
     """The rows of the table; runs that stand in ``out`` are not done again."""
     out.mkdir(parents=True, exist_ok=True)
-    file = out / "runs.json"
-    known = read_findings(file)
-    rows: list[dict[str, Any]] = []
+    runs = Runs(out / "runs.json")
+    cells = [(place, seed) for place in places(plan) for seed in range(plan.seeds)]
+    names = {_hash(plan, place, seed): (place, seed) for place, seed in cells}
+    jobs = {name: partial(run, plan, place, seed) for name, (place, seed) in names.items()}
+
+    def tell(name: str, found: dict[str, float]) -> None:
+        place, seed = names[name]
+        say(f"{' / '.join(place)}, seed {seed}: {found['score']:.4g}")
+
+    runs.find(jobs, processes, tell)
     found: dict[Place, list[dict[str, float]]] = {}
-    for place in places(plan):
-        found[place] = []
-        for seed in range(plan.seeds):
-            name = _hash(plan, place, seed)
-            if name not in known:
-                known[name] = run(plan, place, seed)
-                write_text(file, json.dumps(known, indent=1) + "\n")
-                say(f"{' / '.join(place)}, seed {seed}: {known[name]['score']:.4g}")
-            found[place].append(known[name])
-    for place, runs in found.items():
-        rows.append(_row(plan, place, runs, found))
-    return rows
+    for place, seed in cells:
+        found.setdefault(place, []).append(runs.known[_hash(plan, place, seed)])
+    return [_row(plan, place, own, found) for place, own in found.items()]
 
 
 def places(plan: Plan) -> Iterator[Place]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from bertwright.files import read_findings, write_text
 from bertwright.interop.loading import load
 from bertwright.machine import device_name
 from bertwright.model.text_model import TextModel
+from bertwright.side_by_side import side_by_side
 from bertwright.statistics import estimate, paired
 from bertwright.tasks.finetuning import finetune
 
@@ -39,31 +41,49 @@ COLUMNS = {
 
 
 def compare(
-    plan_file: Path, out: Path, parts: Sequence[str], rounds: int, say: Callable[[str], None]
+    plan_file: Path,
+    out: Path,
+    parts: Sequence[str],
+    rounds: int,
+    say: Callable[[str], None],
+    processes: int = 1,
 ) -> list[dict[str, Any]]:
     """Find these parts of the figures of every task, but for those that stand in ``out``; and tell
-    all that stand there then. ``scores`` are the same on a busy machine, ``times`` are not."""
+    all that stand there then. ``scores`` are the same on a busy machine, and so many ``processes``
+    find them at once; ``times`` are not."""
     for part in parts:
         if part not in PARTS:
             raise UserError(f"--parts {part}: write scores, times, or both with a comma")
     plan = Plan.load(plan_file)
-    folder = plan.encoder or checkpoint_folder()
-    model = load(folder)
     out.mkdir(parents=True, exist_ok=True)
-    rows: list[dict[str, Any]] = []
-    for name, compared in plan.tasks.items():
-        known = _Known(out / f"{name}.json", compared, plan.seeds)
-        while "scores" in parts and len(known.ours) < plan.seeds:
-            known.add("ours", ours(plan, compared, model, len(known.ours)))
-            say(f"{name}, seed {len(known.ours) - 1}: ours {known.ours[-1]:.4g}")
-        while "scores" in parts and len(known.theirs) < plan.seeds:
-            known.add("theirs", theirs(plan, compared, model, folder, len(known.theirs)))
-            say(f"{name}, seed {len(known.theirs) - 1}: theirs {known.theirs[-1]:.4g}")
-        if "times" in parts and not known.times:
-            known.add("times", times(plan_file, name, rounds))
-            say(f"{name}: {known.times}")
-        rows.append(_row(name, compared, model, known))
-    return rows
+    tasks = plan.tasks.items()
+    known = {name: _Known(out / f"{name}.json", of, plan.seeds) for name, of in tasks}
+    if "scores" in parts:
+        _score(plan, known, processes, say)
+    for name, own in known.items():
+        if "times" in parts and not own.times:
+            own.keep_times(times(plan_file, name, rounds))
+            say(f"{name}: {own.times}")
+    model = load(plan.encoder or checkpoint_folder())
+    return [_row(name, compared, model, known[name]) for name, compared in tasks]
+
+
+def _score(
+    plan: Plan, known: Mapping[str, "_Known"], processes: int, say: Callable[[str], None]
+) -> None:
+    """Both sides with every seed, where they are not known."""
+    missing = [
+        (name, side, seed)
+        for name, own in known.items()
+        for side in SIDES
+        for seed in range(plan.seeds)
+        if own.scores(side)[seed] is None
+    ]
+    jobs = [partial(SIDES[side], plan, plan.tasks[name], seed) for name, side, seed in missing]
+    for number, score in side_by_side(jobs, processes):
+        name, side, seed = missing[number]
+        known[name].keep_score(side, seed, score)
+        say(f"{name}, seed {seed}: {side} {score:.4g}")
 
 
 class _Known:
@@ -77,19 +97,17 @@ class _Known:
         stated = compared.model_dump(mode="json", exclude={"timed"}) | {"seeds": seeds}
         if found.get("stated") != stated:
             found = {}
-        begun: dict[str, Any] = {"stated": stated, "ours": [], "theirs": [], "times": {}}
+        begun: dict[str, Any] = {"stated": stated, "times": {}}
+        for side in SIDES:
+            begun[side] = [None] * seeds
         self._all = begun | found
         if self.times.get("timed") != compared.timed:
             self._all["times"] = {}
         self._timed = compared.timed
 
-    @property
-    def ours(self) -> list[float]:
-        return self._all["ours"]
-
-    @property
-    def theirs(self) -> list[float]:
-        return self._all["theirs"]
+    def scores(self, side: str) -> list[float | None]:
+        """By seed; None are those that were not found yet."""
+        return self._all[side]
 
     @property
     def times(self) -> dict[str, Any]:
@@ -99,18 +117,24 @@ class _Known:
     def scored_on(self) -> list[str]:
         return self._all.get("scored_on", [])
 
-    def add(self, name: str, found: float | dict[str, float]) -> None:
-        """Keep what was found."""
-        if isinstance(found, dict):
-            self._all[name] = {"timed": self._timed, "processor": device_name(), **found}
-        else:
-            self._all[name].append(found)
-            self._all["scored_on"] = sorted({*self.scored_on, device_name()})
+    def keep_score(self, side: str, seed: int, score: float) -> None:
+        """Of one side, with one seed."""
+        self._all[side][seed] = score
+        self._all["scored_on"] = sorted({*self.scored_on, device_name()})
+        self._write()
+
+    def keep_times(self, found: dict[str, float]) -> None:
+        """Those of both."""
+        self._all["times"] = {"timed": self._timed, "processor": device_name(), **found}
+        self._write()
+
+    def _write(self) -> None:
         write_text(self._file, json.dumps(self._all, indent=1) + "\n")
 
 
-def ours(plan: Plan, compared: Compared, model: TextModel, seed: int) -> float:
+def ours(plan: Plan, compared: Compared, seed: int) -> float:
     """The score of the best epoch of a run of ours."""
+    model = load(plan.encoder or checkpoint_folder())
     part = compared.part(model)
     settings = finetuning_of(plan, compared, part.task.answer)
     chosen: dict[str, Any] = {**settings.model_dump(), "seed": seed}
@@ -119,14 +143,11 @@ def ours(plan: Plan, compared: Compared, model: TextModel, seed: int) -> float:
 
 
 def theirs(
-    plan: Plan,
-    compared: Compared,
-    model: TextModel,
-    folder: Path,
-    seed: int,
-    changed: Mapping[str, Any] = peer.FAST,
+    plan: Plan, compared: Compared, seed: int, changed: Mapping[str, Any] = peer.FAST
 ) -> float:
     """That of a run of the Trainer, whose steps are fast and whose rows come in any order."""
+    folder = plan.encoder or checkpoint_folder()
+    model = load(folder)
     part = compared.part(model)
     maker_rows = part.answering.rows(compared.maker(model), part.dev)
     scores: list[float] = []
@@ -141,6 +162,10 @@ def theirs(
     return max(scores)
 
 
+SIDES: Mapping[str, Callable[[Plan, Compared, int], float]] = {"ours": ours, "theirs": theirs}
+"""Who is compared."""
+
+
 def _row(name: str, compared: Compared, model: TextModel, known: _Known) -> dict[str, Any]:
     part = compared.part(model)
     row: dict[str, Any] = {
@@ -149,13 +174,14 @@ def _row(name: str, compared: Compared, model: TextModel, known: _Known) -> dict
         "metric": part.task.metrics[0],
         **known.times,
     }
-    if not known.ours or len(known.ours) != len(known.theirs):
+    own, other = ([s for s in known.scores(side) if s is not None] for side in SIDES)
+    if None in known.scores("ours") + known.scores("theirs"):
         return row
-    difference = paired(known.ours, known.theirs)
+    difference = paired(own, other)
     return {
         **row,
-        "ours": str(estimate(known.ours)),
-        "theirs": str(estimate(known.theirs)),
+        "ours": str(estimate(own)),
+        "theirs": str(estimate(other)),
         "difference": str(difference),
         "equal": "yes" if difference.low <= 0 <= difference.high else "no",
         **({"scored_on": ", ".join(known.scored_on)} if known.scored_on else {}),

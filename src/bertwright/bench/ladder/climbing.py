@@ -1,7 +1,7 @@
 """Every run of a plan, once; how long what it made takes; and what it all comes to."""
 
-import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -9,9 +9,10 @@ from typing import Any
 from bertwright.bench.artefacts.comparing import SHAPES, ratio_interval, seconds_in_turns
 from bertwright.bench.ladder.making import Maker, require_possible
 from bertwright.bench.ladder.plan import Form, Plan
+from bertwright.bench.runs import Runs
 from bertwright.errors import UserError
-from bertwright.files import read_findings, write_text
 from bertwright.machine import processor
+from bertwright.side_by_side import side_by_side
 from bertwright.statistics import estimate, paired
 
 Say = Callable[[str], None]
@@ -43,10 +44,16 @@ COLUMNS = {
 
 
 def climb(
-    plan: Plan, out: Path, models: Path, parts: Sequence[str], rounds: int, say: Say
+    plan: Plan,
+    out: Path,
+    models: Path,
+    parts: Sequence[str],
+    rounds: int,
+    say: Say,
+    processes: int = 1,
 ) -> list[dict[str, Any]]:
     """The rows of the table, of what stands in ``out``; the named parts that do not stand there
-    are found first.
+    are found first, so many ``processes`` at once where it is no times.
 
     Errors: UserError for a part that is none, for ways that cannot be gone, before anything is
     learned, and for times of models that are not in ``models``.
@@ -55,35 +62,40 @@ def climb(
         if part not in PARTS:
             raise UserError(f"--parts {part}: choose from {', '.join(PARTS)}")
     out.mkdir(parents=True, exist_ok=True)
-    runs, times = _Kept(out / "runs.json"), _Kept(out / "times.json")
+    runs, times = Runs(out / "runs.json"), Runs(out / "times.json")
     makers = [Maker(plan, task, models) for task in plan.tasks]
-    if "scores" in parts and any(name not in runs.known for own in makers for name in own.names):
-        require_possible(plan)
+    if "scores" in parts:
+        _score(plan, makers, runs, processes, say)
     rows: list[dict[str, Any]] = []
     for maker in makers:
-        ways = maker.ways
-        for way in ways if "scores" in parts else ():
-            for seed in range(plan.seeds):
-                name = maker.name(way, seed)
-                if name not in runs.known:
-                    runs.keep(name, maker.made(way, seed))
-                    say(f"{name}, seed {seed}: {_shown(runs.known[name])}")
         if "times" in parts:
-            _time(maker, ways, times, rounds, say)
-        rows += _rows(maker, ways, runs.known, times.known)
+            _time(maker, maker.ways, times, rounds, say)
+        rows += _rows(maker, maker.ways, runs.known, times.known)
     return rows
 
 
-class _Kept:
-    """Findings by name, in a file that is whole at any time."""
+def _score(plan: Plan, makers: Sequence[Maker], runs: Runs, processes: int, say: Say) -> None:
+    """All runs that are not known: those who have learned the tasks first."""
+    asked = {
+        maker.name(way, seed): (maker, way, seed)
+        for maker in makers
+        for way in maker.ways
+        for seed in range(plan.seeds)
+    }
+    missing = {name: of for name, of in asked.items() if name not in runs.known}
+    if not missing:
+        return
+    require_possible(plan)
+    taught = {(maker.task, seed): partial(maker.learn, seed) for maker, _, seed in missing.values()}
+    for _ in side_by_side(list(taught.values()), processes):
+        pass
+    jobs = {name: partial(maker.made, way, seed) for name, (maker, way, seed) in missing.items()}
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
-        self.known = read_findings(file)
+    def tell(name: str, found: dict[str, Any]) -> None:
+        maker, way, seed = missing[name]
+        say(f"{maker.task} / {way}, seed {seed}: {_shown(found)}")
 
-    def keep(self, name: str, found: dict[str, Any]) -> None:
-        self.known[name] = found
-        write_text(self.file, json.dumps(self.known, indent=1) + "\n")
+    runs.find(jobs, processes, tell)
 
 
 def _forms(maker: Maker, ways: Sequence[str]) -> list[tuple[str, Form]]:
@@ -95,7 +107,7 @@ def _forms(maker: Maker, ways: Sequence[str]) -> list[tuple[str, Form]]:
     return sorted(sides, key=lambda side: side != (base, maker.plan.ways[base].forms[0]))
 
 
-def _time(maker: Maker, ways: Sequence[str], times: _Kept, rounds: int, say: Say) -> None:
+def _time(maker: Maker, ways: Sequence[str], times: Runs, rounds: int, say: Say) -> None:
     """All models of a task in turns, where one of them was not timed yet."""
     sides = _forms(maker, ways)
     names = [f"{maker.name(way, 0)} {form}" for way, form in sides]

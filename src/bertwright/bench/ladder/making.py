@@ -23,7 +23,6 @@ from bertwright.errors import UserError
 from bertwright.interop.loading import load
 from bertwright.interop.onnx import export_onnx
 from bertwright.model.text_model import TextModel
-from bertwright.tasks.data import TaskData
 from bertwright.tasks.evaluation import evaluate
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning import finetune
@@ -56,11 +55,6 @@ class Maker:
         every = self.plan.ways.items()
         return [name for name, way in every if way.tasks is None or self.task in way.tasks]
 
-    @property
-    def names(self) -> list[str]:
-        """Of all runs."""
-        return [self.name(way, seed) for way in self.ways for seed in range(self.plan.seeds)]
-
     def name(self, way: str, seed: int) -> str:
         """Of a run, by what decides it."""
         of, teacher = self.plan.ways[way], self._teacher_name(seed)
@@ -74,11 +68,14 @@ class Maker:
         return Artefact(self.models / self.name(way, 0) / room, precision)
 
     def made(self, name: str, seed: int) -> dict[str, Any]:
-        """What a way comes to: the ``score`` and the ``bytes`` of every form, the score of the
-        same student ``alone`` where that was asked, ``parameters``, ``layers``, and ``seconds`` of
-        training."""
+        """What a way comes to, of a model that has learned the task (:meth:`learn`).
+
+        That is the ``score`` and the ``bytes`` of every form, the score of the same student
+        ``alone`` where that was asked, ``parameters``, ``layers``, and ``seconds`` of training.
+        """
         way, data = self.plan.ways[name], self.plan.tasks[self.task].examples()
-        small, seconds, alone = self._learned(seed, data), 0.0, None
+        small, seconds, alone = load(self.models / self._teacher_name(seed)), 0.0, None
+        assert isinstance(small, FineTuned)
         if way.method is not None:
             found = compress(
                 small,
@@ -106,17 +103,14 @@ class Maker:
             "seconds": seconds,
         }
 
-    def _learned(self, seed: int, data: TaskData) -> FineTuned:
-        """The model that has learned the task with this seed: once."""
+    def learn(self, seed: int) -> None:
+        """Let a model learn the task with this seed: once."""
         folder = self.models / self._teacher_name(seed)
         if not folder.is_dir():
-            task, train, dev = data.parts()
+            task, train, dev = self.plan.tasks[self.task].examples().parts()
             settings = self.plan.learning(self.task, seed)
             model = load(self.plan.encoder or checkpoint_folder())
             finetune(model, task, train=train, dev=dev, out=folder, **settings)
-        model = load(folder)
-        assert isinstance(model, FineTuned)
-        return model
 
     def _teacher_name(self, seed: int) -> str:
         given = self.plan.tasks[self.task].model_dump(mode="json")

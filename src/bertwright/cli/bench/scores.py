@@ -10,6 +10,10 @@ from bertwright.cli.output import AsJson, Document, report, say
 
 app = typer.Typer()
 
+Processes = Annotated[
+    int, typer.Option(min=1, help="Runs at once; each has its share of the processor's threads.")
+]
+
 
 @app.command()
 def learn(
@@ -65,13 +69,15 @@ def finetune(
         ),
     ] = "scores,times",
     rounds: Annotated[int, typer.Option(min=1, help="Epochs of each side that are timed.")] = 3,
+    processes: Processes = 1,
     document: Document = None,
     as_json: AsJson = False,
 ) -> None:
     """What fine-tuning scores and how long it takes, against Transformers' Trainer."""
     from bertwright.bench.finetuning import comparing
 
-    results = comparing.compare(plan, output, parts.split(",") if parts else [], rounds, say)
+    chosen = parts.split(",") if parts else []
+    results = comparing.compare(plan, output, chosen, rounds, say, processes)
     publish("finetune", results, comparing.COLUMNS, document, as_json)
 
 
@@ -79,6 +85,7 @@ def finetune(
 def adapt(
     plan: Annotated[Path, typer.Argument(help="A YAML file: encoders, tasks, ways to adapt.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Where figures are kept.")],
+    processes: Processes = 1,
     document: Document = None,
     as_json: AsJson = False,
 ) -> None:
@@ -87,7 +94,7 @@ def adapt(
     from bertwright.bench.adapting.plan import Plan
 
     known = Plan.load(plan)
-    results = comparing.compare(known, output, say)
+    results = comparing.compare(known, output, processes, say)
     if document is not None:
         asked = (known.question, known.source)
         answer(document, f"bench adapt {plan.stem}", *asked, (comparing.COLUMNS, results))
@@ -111,6 +118,7 @@ def compress(
         ),
     ] = "scores,times",
     rounds: Annotated[int, typer.Option(min=3, help="Turns that each model takes.")] = 15,
+    processes: Processes = 1,
     document: Document = None,
     as_json: AsJson = False,
 ) -> None:
@@ -121,7 +129,7 @@ def compress(
 
     known = Plan.load(plan)
     chosen = parts.split(",") if parts else []
-    results = climbing.climb(known, output, models, chosen, rounds, say)
+    results = climbing.climb(known, output, models, chosen, rounds, say, processes)
     if document is not None:
         asked = (known.question, known.source)
         means = (overview.COLUMNS, overview.overview(results))

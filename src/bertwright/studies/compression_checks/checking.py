@@ -10,11 +10,11 @@ from tempfile import TemporaryDirectory
 from bertwright.analysis.planted.expecting import Expected
 from bertwright.errors import Interrupted
 from bertwright.files import read_findings, write_text
-from bertwright.machine import one_thread
+from bertwright.machine import num_cores, one_thread
+from bertwright.side_by_side import side_by_side
 from bertwright.studies.compression_checks.ground import Ground, made
 from bertwright.studies.compression_checks.row import Checked, Measured, Row
 from bertwright.studies.compression_checks.rows import chosen
-from bertwright.studies.side_by_side import side_by_side
 
 CHECKS, QUICK_CHECKS = "checks.json", "quick-checks.json"
 """In a folder, what became of every row that was as it should be, by its number."""
@@ -44,13 +44,12 @@ def _checked(rows: Sequence[Row], quick: bool, say: Callable[[str], None]) -> It
     """All of them, on new ground."""
     if not rows:
         return
-    beside = [row.number for row in rows if not row.alone]
     with TemporaryDirectory() as folder, one_thread():
         began = time.monotonic()
         ground = made(Path(folder), quick)
         say(f"a toy model was trained: {time.monotonic() - began:.0f} s")
-        with side_by_side(len(beside)) as each:
-            yield from each(partial(check, ground), beside)
+        beside = [partial(check, ground, row.number) for row in rows if not row.alone]
+        yield from (each for _, each in side_by_side(beside, num_cores()))
         yield from (check(ground, row.number) for row in rows if row.alone)
 
 
