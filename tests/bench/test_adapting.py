@@ -57,6 +57,15 @@ def test_every_cell_has_its_seeds_and_is_not_found_twice(
     assert comparing.compare(plan, tmp_path, 1, lambda line: None) == rows
 
 
+def test_two_runs_at_once_find_as_much(task_folder: Path, tmp_path: Path) -> None:
+    plan = Plan.model_validate(stated(task_folder, seeds=1))
+    said: list[str] = []
+    rows = comparing.compare(plan, tmp_path, 2, said.append)
+    assert len(said) == len(rows) == 5
+    assert comparing.compare(plan, tmp_path, 2, said.append) == rows
+    assert len(said) == 5
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -98,7 +98,7 @@ def test_every_form_is_scored_weighed_and_timed_once(
 def test_models_that_are_gone_are_not_timed(task_folder: Path, tmp_path: Path) -> None:
     ways = {"whole": {}}
     plan = Plan.model_validate(stated(task_folder, ways=ways, seeds=1))
-    climb(plan, tmp_path, tmp_path / "models", ["scores"], 1, quietly)
+    climb(plan, tmp_path, tmp_path / "models", ["scores"], 1, quietly, processes=2)
     with pytest.raises(UserError, match="is not there, and what it scored is known"):
         climb(plan, tmp_path, tmp_path / "elsewhere", ["times"], 1, quietly)
 
