@@ -1,34 +1,18 @@
 """Jobs in processes of their own: all of them, whatever some do, and an end that leaves none."""
 
 import os
-import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from multiprocessing import active_children
 
 import pytest
-import torch
 
 from bertwright import side_by_side as module
+from bertwright.errors import UserError
 from bertwright.machine import num_cores
 from bertwright.side_by_side import side_by_side
-
-
-def told(number: int) -> tuple[int, int, int]:
-    return number, os.getpid(), torch.get_num_threads()
-
-
-def slept(number: int) -> int:
-    time.sleep(0.02)
-    return number
-
-
-def failed(number: int) -> int:
-    if number == 1:
-        raise ValueError("the second one")
-    time.sleep(0.1)
-    return number
+from small_jobs import failed, killed, slept, told
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -47,6 +31,11 @@ def test_what_one_raises_ends_all(processes: int) -> None:
     with pytest.raises(ValueError, match="the second one"):
         list(side_by_side([partial(failed, number) for number in range(50)], processes))
     assert not active_children()
+
+
+def test_a_process_that_is_killed_is_told() -> None:
+    with pytest.raises(UserError, match="ask for fewer at once"):
+        list(side_by_side([killed, killed], 2))
 
 
 def test_none_waits_at_a_process_that_may_be_stopped() -> None:

@@ -3,12 +3,14 @@
 import signal
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import islice
 from multiprocessing import active_children, get_context
 from threading import current_thread, main_thread
 from typing import Any, TypeVar
 
+from bertwright.errors import UserError
 from bertwright.machine import num_cores
 
 Result = TypeVar("Result")
@@ -21,6 +23,8 @@ def side_by_side(
 
     With one process they are done in this one, in their order; with several each has its share of
     the threads, and jobs must be such that they can be pickled. What one raises ends all.
+
+    Errors: UserError where a process was killed.
     """
     count = min(processes, len(jobs))
     if count < 2:
@@ -40,6 +44,10 @@ def side_by_side(
     try:
         with _signals({signal.SIGTERM: signal.default_int_handler}):
             yield from _as_they_end(pool, begun, left)
+    except BrokenProcessPool as error:
+        raise UserError(
+            "a process was killed, most likely for want of memory: ask for fewer at once"
+        ) from error
     except BaseException:
         for child in active_children():
             child.terminate()
