@@ -36,7 +36,7 @@ def side_by_side(
         count,
         mp_context=get_context("spawn"),
         initializer=_take_threads,
-        initargs=(max(1, num_cores() // count),),
+        initargs=(max(1, num_cores() // processes),),
     )
     left = iter(enumerate(jobs))
     with _signals({signal.SIGINT: signal.SIG_IGN}):

@@ -37,7 +37,7 @@ def test_every_cell_has_its_seeds_and_is_not_found_twice(
     task_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = Plan.model_validate(stated(task_folder))
-    rows = comparing.compare(plan, tmp_path, 1, lambda line: None)
+    rows = comparing.compare(plan, tmp_path, lambda line: None)
     cells = [(row["task"], row["way"]) for row in rows]
     assert cells == [
         ("first", "all"),
@@ -54,15 +54,15 @@ def test_every_cell_has_its_seeds_and_is_not_found_twice(
         raise AssertionError("it was found before")
 
     monkeypatch.setattr(comparing, "run", refuse)
-    assert comparing.compare(plan, tmp_path, 1, lambda line: None) == rows
+    assert comparing.compare(plan, tmp_path, lambda line: None) == rows
 
 
 def test_two_runs_at_once_find_as_much(task_folder: Path, tmp_path: Path) -> None:
     plan = Plan.model_validate(stated(task_folder, seeds=1))
     said: list[str] = []
-    rows = comparing.compare(plan, tmp_path, 2, said.append)
+    rows = comparing.compare(plan, tmp_path, said.append, 2)
     assert len(said) == len(rows) == 5
-    assert comparing.compare(plan, tmp_path, 2, said.append) == rows
+    assert comparing.compare(plan, tmp_path, said.append, 2) == rows
     assert len(said) == 5
 
 

@@ -40,7 +40,7 @@ class Place(NamedTuple):
     way: str
 
 
-def compare(plan: Plan, out: Path, processes: int, say: Say) -> list[dict[str, Any]]:
+def compare(plan: Plan, out: Path, say: Say, processes: int = 1) -> list[dict[str, Any]]:
     """The rows of the table; runs that stand in ``out`` are not done again."""
     out.mkdir(parents=True, exist_ok=True)
     runs = Runs(out / "runs.json")

@@ -10,6 +10,12 @@ from bertwright.cli.output import AsJson, Document, report, say
 
 app = typer.Typer()
 
+Parts = Annotated[
+    str,
+    typer.Option(
+        help='What to find now: scores; times, on a quiet machine; "" to tell what is known.'
+    ),
+]
 Processes = Annotated[
     int, typer.Option(min=1, help="Runs at once; each has its share of the processor's threads.")
 ]
@@ -62,12 +68,7 @@ def learn(
 def finetune(
     plan: Annotated[Path, typer.Argument(help="A YAML file: the tasks, and the settings of both.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Where figures are kept.")],
-    parts: Annotated[
-        str,
-        typer.Option(
-            help='What to find now: scores; times, on a quiet machine; "" to tell what is known.'
-        ),
-    ] = "scores,times",
+    parts: Parts = "scores,times",
     rounds: Annotated[int, typer.Option(min=1, help="Epochs of each side that are timed.")] = 3,
     processes: Processes = 1,
     document: Document = None,
@@ -94,7 +95,7 @@ def adapt(
     from bertwright.bench.adapting.plan import Plan
 
     known = Plan.load(plan)
-    results = comparing.compare(known, output, processes, say)
+    results = comparing.compare(known, output, say, processes)
     if document is not None:
         asked = (known.question, known.source)
         answer(document, f"bench adapt {plan.stem}", *asked, (comparing.COLUMNS, results))
@@ -111,12 +112,7 @@ def compress(
     models: Annotated[
         Path, typer.Option(help="A folder that keeps the models, which are timed by --parts times.")
     ] = Path("models"),
-    parts: Annotated[
-        str,
-        typer.Option(
-            help='What to find now: scores; times, on a quiet machine; "" to tell what is known.'
-        ),
-    ] = "scores,times",
+    parts: Parts = "scores,times",
     rounds: Annotated[int, typer.Option(min=3, help="Turns that each model takes.")] = 15,
     processes: Processes = 1,
     document: Document = None,

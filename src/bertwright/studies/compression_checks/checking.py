@@ -1,6 +1,5 @@
 """All rows, one after the other or side by side, on ground that is made once."""
 
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -8,8 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bertwright.analysis.planted.expecting import Expected
+from bertwright.bench.runs import Runs
 from bertwright.errors import Interrupted
-from bertwright.files import read_findings, write_text
 from bertwright.machine import num_cores, one_thread
 from bertwright.side_by_side import side_by_side
 from bertwright.studies.compression_checks.ground import Ground, made
@@ -29,14 +28,12 @@ def check_all(
         yield from _checked(rows, quick, say)
         return
     out.mkdir(parents=True, exist_ok=True)
-    file = out / (QUICK_CHECKS if quick else CHECKS)
-    known = read_findings(file)
-    stand = [row for row in rows if row.number in known]
-    yield from (Checked.of(row, known[row.number]) for row in stand)
+    runs = Runs(out / (QUICK_CHECKS if quick else CHECKS))
+    stand = [row for row in rows if row.number in runs.known]
+    yield from (Checked.of(row, runs.known[row.number]) for row in stand)
     for each in _checked([row for row in rows if row not in stand], quick, say):
         if each.ok:
-            known[each.row.number] = each.as_dict()
-            write_text(file, json.dumps(known, indent=1) + "\n")
+            runs.keep(each.row.number, each.as_dict())
         yield each
 
 

@@ -6,7 +6,7 @@ import torch
 
 from bertwright.analysis.planted.expecting import equal, same
 from bertwright.compression.method import Method
-from bertwright.compression.pruning import GatePruning, MovementPruning, SoftMovementPruning
+from bertwright.compression.pruning import MovementPruning
 from bertwright.schedules import Constant
 from bertwright.studies.compression_checks.first_steps import same_weights
 from bertwright.studies.compression_checks.ground import FINE_TUNING, Ground, pruned
@@ -19,9 +19,6 @@ from bertwright.training.clock import Place
 TASK = "inference"
 KEPT, QUICK_KEPT = (0.7, 0.3, 0.1, 0.03), (0.7, 0.1)
 
-RATE = 3e-5
-"""Of weights, in the source: the paces of scores there are multiples of it."""
-
 
 def run(ground: Ground) -> Came:
     """The same schedule for both, down to few weights."""
@@ -32,19 +29,16 @@ def run(ground: Ground) -> Came:
             for kind in ("movement", "magnitude")
         ]
         yield Measured(f"accuracy, {kept:.0%} kept", by_kind[0], "magnitude", by_kind[1])
-    yield from _by_penalty(ground, "movement-soft", SoftMovementPruning, 400.0)
-    # That of the source is for a thousand times as many weights, and leaves none.
-    yield from _by_penalty(ground, "l0", GatePruning, 4.0)
+    # Scores learn as fast as in the source, where weights learn by 3e-5.
+    rate = FINE_TUNING["rate"]
+    yield from _by_penalty(ground, "movement-soft", score_pace=300 * 3e-5 / rate)
+    # The source's penalty is for a thousand times as many weights, and leaves none of these.
+    yield from _by_penalty(ground, "l0", score_pace=3000 * 3e-5 / rate, penalty=4.0)
 
 
-def _by_penalty(
-    ground: Ground, name: str, kind: type[SoftMovementPruning] | type[GatePruning], penalty: float
-) -> Came:
-    """As many weights as each matrix needs, where those that stay cost something; scores learn as
-    fast as in the source, though weights learn faster."""
-    pace = kind.model_fields["score_pace"].default * RATE / FINE_TUNING["rate"]
-    told = Method.load(name).stages[0].settings["adaptation"]
-    adaptation = {**told, "score_pace": pace, "penalty": penalty}
+def _by_penalty(ground: Ground, name: str, **changes: float) -> Came:
+    """As many weights as each matrix needs, where those that stay cost something."""
+    adaptation = {**Method.load(name).stages[0].settings["adaptation"], **changes}
     runs = [_learned(ground, seed, {"adaptation": adaptation}) for seed in ground.seeds]
     yield Measured(f"accuracy, {name}", [run.scores[0] for run in runs])
     yield Measured(f"share that is kept, {name}", [_kept(run.model) for run in runs])
