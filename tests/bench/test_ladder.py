@@ -1,13 +1,11 @@
 """Ways to make a model small in one table: every run, once, and what each form comes to."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from bertwright.bench.artefacts.comparing import Artefact
 from bertwright.bench.ladder import climbing, making
 from bertwright.bench.ladder.climbing import climb
 from bertwright.bench.ladder.overview import BATCH, LENGTH, overview
@@ -48,24 +46,11 @@ def quietly(_: str) -> None:
     """Say nothing."""
 
 
-class TimedOnce:
-    """The models of the first task are timed as ever, each in a process that takes long to begin;
-    those of the second, which has no other forms, are told to be as fast as one another."""
-
-    def __init__(self) -> None:
-        self.real, self.asked = climbing.seconds_in_turns, 0
-
-    def __call__(self, artefacts: Sequence[Artefact], *how: Any) -> list[list[float]]:
-        self.asked += 1
-        return self.real(artefacts, *how) if self.asked == 1 else [[1.0, 1.0] for _ in artefacts]
-
-
 def test_every_form_is_scored_weighed_and_timed_once(
     task_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan, models = Plan.model_validate(stated(task_folder)), tmp_path / "models"
+    plan, models = Plan.model_validate(stated(task_folder, timed=["first"])), tmp_path / "models"
     monkeypatch.setattr(climbing, "SHAPES", ((1, 8, 1),))
-    monkeypatch.setattr(climbing, "seconds_in_turns", TimedOnce())
     rows = climb(plan, tmp_path, models, ["scores", "times"], 1, quietly)
     whole, _, half, graph, second, _ = rows
     assert [(r["task"], r["way"], r["form"]) for r in rows] == [
@@ -77,7 +62,9 @@ def test_every_form_is_scored_weighed_and_timed_once(
         ("second", "whole", "bf16"),
     ]
     assert whole["kept"] == 100
-    assert whole["smaller"] == whole["faster_1x8"] == second["faster_1x8"] == 1
+    assert whole["smaller"] == whole["faster_1x8"] == 1
+    assert "faster_1x8" not in second
+    assert not [folder for folder in models.iterdir() if folder.name.startswith("second-whole")]
     assert half["scores"] == graph["scores"]
     assert whole["over_alone"] is None
     assert half["smaller"] > 1
@@ -136,6 +123,7 @@ def test_what_was_found_must_be_findings(task_folder: Path, tmp_path: Path) -> N
         ({"ways": {"whole": {"forms": ["int4"]}}}, "forms"),
         ({"ways": {"whole": {}, "half": {"method": "theseus"}}}, "theseus"),
         ({"ways": {"whole": {}, "half": {"tasks": ["third"]}}}, "there is no 'third'"),
+        ({"timed": ["third"]}, "timed: there is no 'third'"),
     ],
 )
 def test_a_wrong_plan_is_named(
@@ -161,10 +149,10 @@ def test_the_overview_is_the_mean_over_tasks() -> None:
     rows = [
         row("first", "half", 2.0, **{fast: 3.0}),
         row("first", "whole", 1.0),
-        row("second", "half", 4.0, **{fast: 5.0}),
-        row("second", "whole", 1.0, **{fast: 1.0}),
+        row("second", "half", 4.0),
+        row("second", "whole", 1.0),
     ]
     half, whole = overview(rows)
-    assert (half["way"], half["smaller"], half["faster"]) == ("half", 3.0, 4.0)
+    assert (half["way"], half["smaller"], half["faster"]) == ("half", 3.0, 3.0)
     assert half["tasks"] == "first, second"
     assert whole["faster"] is None

@@ -68,7 +68,7 @@ def climb(
         _score(plan, makers, runs, processes, say)
     rows: list[dict[str, Any]] = []
     for maker in makers:
-        if "times" in parts:
+        if "times" in parts and maker.is_timed:
             _time(maker, maker.ways, times, rounds, say)
         rows += _rows(maker, maker.ways, runs.known, times.known)
     return rows

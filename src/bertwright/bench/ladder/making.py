@@ -43,7 +43,8 @@ AS: Mapping[Form, tuple[str, ReadingPrecision | None]] = {
 
 @dataclass(frozen=True)
 class Maker:
-    """What makes the models of a task; those of the first seed stay in ``models``."""
+    """What makes the models of a task; those of the first seed stay in ``models`` where they are
+    timed."""
 
     plan: Plan
     task: str
@@ -54,6 +55,11 @@ class Maker:
         """Those that are tried on the task."""
         every = self.plan.ways.items()
         return [name for name, way in every if way.tasks is None or self.task in way.tasks]
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether its models are timed."""
+        return self.plan.timed is None or self.task in self.plan.timed
 
     def name(self, way: str, seed: int) -> str:
         """Of a run, by what decides it."""
@@ -92,7 +98,7 @@ class Maker:
         if way.trimmed:
             small = _trimmed(small, learned)
         kept = self.models / self.name(name, seed)
-        with nullcontext(kept) if seed == 0 else TemporaryDirectory() as place:
+        with nullcontext(kept) if self.is_timed and seed == 0 else TemporaryDirectory() as place:
             _write(small, way, Path(place))
             forms = {form: _told(Path(place), form, dev) for form in way.forms}
         return {

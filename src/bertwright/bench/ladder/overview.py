@@ -23,8 +23,8 @@ COLUMNS = {
 
 
 def overview(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Means over the tasks of each way and form, of the rows of a ladder; no speed-up where one of
-    them was not timed."""
+    """Means over the tasks of each way and form, of the rows of a ladder; those of the speed-up are
+    over the tasks that were timed."""
     order = list(dict.fromkeys(map(_of, rows)))
     alike = groupby(sorted(rows, key=lambda row: order.index(_of(row))), key=_of)
     return [_mean(list(own)) | {"way": way, "form": form} for (way, form), own in alike]
@@ -40,7 +40,7 @@ def _mean(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
         "smaller": fmean(row["smaller"] for row in rows),
         "kept": fmean(row["kept"] for row in rows),
-        "faster": fmean(faster) if len(faster) == len(rows) else None,
+        "faster": fmean(faster) if faster else None,
         "layers": rows[0]["layers"],
         "tasks": ", ".join(row["task"] for row in rows),
     }

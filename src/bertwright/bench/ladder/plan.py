@@ -44,6 +44,8 @@ class Plan(Settings):
     Attributes:
         encoder: a model folder; null is that of the package with all-MiniLM-L6-v2.
         settings: by which it learns its tasks.
+        timed: tasks whose models are timed, or all: where they differ in what they answer and
+            not in shape, one is enough.
         base: the way, in its first form, that all are held against: one without a method.
     """
 
@@ -54,6 +56,7 @@ class Plan(Settings):
     ways: dict[str, Way]
     base: str
     settings: dict[str, Any] = Field(default_factory=dict[str, Any])
+    timed: tuple[str, ...] | None = None
     seeds: int = Field(default=3, ge=1)
 
     @model_validator(mode="after")
@@ -65,17 +68,20 @@ class Plan(Settings):
         base = self.ways[self.base]
         if base.method is not None or base.tasks is not None:
             raise ValueError(f"base: {self.base} has a method or some tasks: leave these out")
+        self._require_tasks("timed", self.timed)
         for name, way in self.ways.items():
-            for task in way.tasks or ():
-                if task not in self.tasks:
-                    known = did_you_mean(task, self.tasks)
-                    raise ValueError(f"ways.{name}.tasks: there is no {task!r}{known}")
+            self._require_tasks(f"ways.{name}.tasks", way.tasks)
             if way.method is not None:
                 Method.load(way.method)
             FineTuning.of(way.settings)
         for task in self.tasks:
             FineTuning.of(self.learning(task, seed=0))
         return self
+
+    def _require_tasks(self, key: str, named: tuple[str, ...] | None) -> None:
+        for task in named or ():
+            if task not in self.tasks:
+                raise ValueError(f"{key}: there is no {task!r}{did_you_mean(task, self.tasks)}")
 
     @staticmethod
     def load(file: Path) -> "Plan":
