@@ -31,6 +31,7 @@ def test_one_value_has_no_interval() -> None:
     assert result.mean == 0.5
     assert math.isnan(result.low)
     assert math.isnan(result.high)
+    assert str(result) == "0.5"
 
 
 def test_pairing_takes_out_what_both_share() -> None:

@@ -23,7 +23,8 @@ class Estimate:
         return [self.low, self.high] if self.count > 1 else None
 
     def __str__(self) -> str:
-        return f"{self.mean:.4g} [{self.low:.4g}, {self.high:.4g}]"
+        mean = f"{self.mean:.4g}"
+        return f"{mean} [{self.low:.4g}, {self.high:.4g}]" if self.interval else mean
 
 
 def estimate(values: Sequence[float], level: float = 0.95) -> Estimate:

@@ -178,11 +178,12 @@ def _row(name: str, compared: Compared, model: TextModel, known: _Known) -> dict
     if None in known.scores("ours") + known.scores("theirs"):
         return row
     difference = paired(own, other)
+    equal = "yes" if difference.low <= 0 <= difference.high else "no"
     return {
         **row,
         "ours": str(estimate(own)),
         "theirs": str(estimate(other)),
         "difference": str(difference),
-        "equal": "yes" if difference.low <= 0 <= difference.high else "no",
+        "equal": equal if difference.interval else None,
         **({"scored_on": ", ".join(known.scored_on)} if known.scored_on else {}),
     }
