@@ -31,6 +31,10 @@ _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
 """The environment variable by which PyTorch asks for huge pages."""
 
+KEPT_PRODUCTS = 16_384
+"""Shapes for which oneDNN keeps the code of a product. It would keep 1,024, and the batches of a
+server have a few thousand, of which most would be compiled again each time."""
+
 _PRODUCTS = {
     "cpu": ((4096, 768, 3072), (2048, 2048, 2048)),
     "cuda": ((16384, 4096, 4096), (8192, 8192, 8192)),
@@ -82,7 +86,8 @@ def of_any_number(rows: "torch.Tensor") -> None:
 
 
 def usual_device() -> "torch.device":
-    """What this process computes on: the card, or the processor where there is none.
+    """What this process computes on: the card, or the processor where there is none, of which more
+    shapes are remembered then.
 
     A card multiplies float32 as float32: its short form would show in the third digit of an LSTM.
     And for products that are to be the same every time it wants a workspace, before the first. That
@@ -91,6 +96,7 @@ def usual_device() -> "torch.device":
     import torch
 
     if not torch.cuda.is_available():
+        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(KEPT_PRODUCTS))
         return torch.device("cpu")
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.backends.cudnn.allow_tf32 = False
