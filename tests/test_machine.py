@@ -28,6 +28,12 @@ def test_the_peak_is_a_positive_rate() -> None:
     assert 0 < matrix_peak("float32", seconds=0.01) < math.inf
 
 
+def test_bfloat16_is_usual_where_it_is_native(monkeypatch: pytest.MonkeyPatch) -> None:
+    for native, precision in ((True, "bf16"), (False, "float32")):
+        monkeypatch.setattr(machine, "multiplies_bfloat16", lambda device, native=native: native)
+        assert machine.usual_precision() == precision
+
+
 def test_the_highest_peak_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for measured, known in ((2e9, 2e9), (1e9, 2e9), (3e9, 3e9)):

@@ -10,7 +10,7 @@ import platform
 import sys
 import time
 import warnings
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import metadata
@@ -126,7 +126,7 @@ def one_thread() -> Generator[None]:
 
 
 def description() -> str:
-    """The machine in words: ``AMD EPYC, 2 cores, 23 GB of memory, no GPU``."""
+    """The machine in words: ``AMD EPYC (AVX2), 2 cores, 23 GB of memory, no GPU``."""
     import torch
 
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
@@ -142,13 +142,16 @@ def device_name() -> str:
 
 
 def processor() -> str:
-    """Its name."""
+    """Its name, and the widest instructions by which PyTorch computes there, since a name may stand
+    for several generations: ``AMD EPYC (AVX2)``."""
+    import torch
+
+    name = platform.processor() or platform.machine()
     file = Path("/proc/cpuinfo")
     if file.is_file():
-        for line in file.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+        lines = (line.partition(":") for line in file.read_text().splitlines())
+        name = next((told.strip() for key, _, told in lines if key.strip() == "model name"), name)
+    return f"{name} ({torch.backends.cpu.get_cpu_capability()})"
 
 
 def versions(*libraries: str) -> dict[str, str]:
@@ -162,18 +165,36 @@ def versions(*libraries: str) -> dict[str, str]:
     return found
 
 
+def multiplies_bfloat16(device: "torch.device | str" = "cpu") -> bool:
+    """Whether a device multiplies bfloat16 natively. One that does not may be hundreds of times as
+    slow in it as in float32."""
+    import torch
+
+    if torch.device(device).type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    capability: Callable[[], bool] = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    return torch.backends.mkldnn.is_available() and bool(capability())
+
+
+def usual_precision(device: "torch.device | str" = "cpu") -> Precision:
+    """bf16 where the device multiplies it natively, else float32."""
+    return "bf16" if multiplies_bfloat16(device) else "float32"
+
+
 def matrix_peak(
     precision: Precision, device: "torch.device | str" = "cpu", seconds: float = 0.5
 ) -> float:
     """Floating-point operations per second of large matrix products, as measured now.
 
     The rate that one product in ten exceeds: the best of many is luck, and neighbours on the same
-    machine slow most of them down.
+    machine slow most of them down. A device without bfloat16 of its own could convert and multiply
+    float32: that is its peak, and a product would take half a minute.
     """
     import torch
 
     kind = torch.device(device).type
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    in_bfloat16 = precision == "bf16" and multiplies_bfloat16(device)
+    dtype = torch.bfloat16 if in_bfloat16 else torch.float32
     rates: list[float] = []
     for m, k, n in _PRODUCTS[kind]:
         left = torch.randn(m, k, device=device, dtype=dtype)

@@ -109,6 +109,24 @@ def test_kills_change_nothing(data: Data, tmp_path: Path, precision: str) -> Non
     assert_equal(tmp_path / "whole", tmp_path / "cut")
 
 
+def test_a_run_keeps_to_the_precision_that_it_began_with(
+    data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = small("bert", "precision=null", "steps=4", "checkpoint_every=1")
+    for begun, later in (("float32", "bf16"), ("bf16", "float32")):
+        whole, cut = tmp_path / f"whole-{begun}", tmp_path / f"cut-{begun}"
+        monkeypatch.setattr(pretraining, "usual_precision", lambda device, begun=begun: begun)
+        pretrain(recipe, data, whole)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("bertwright.training.checkpoints.Checkpoints._prune", stop_at(2))
+            with pytest.raises(KeyboardInterrupt):
+                pretrain(recipe, data, cut)
+        monkeypatch.setattr(pretraining, "usual_precision", lambda device, later=later: later)
+        pretrain(recipe, data, cut, resume=True)
+        assert_equal(whole, cut)
+        assert json.loads((cut / TRAINING).read_text())["precision"] == begun
+
+
 def test_a_stop_at_any_step_changes_nothing(data: Data, tmp_path: Path) -> None:
     recipe = small("modern", "steps=10", "checkpoint_every=1", "encoder.depth.drop=0.3")
     pretrain(recipe, data, tmp_path / "whole")

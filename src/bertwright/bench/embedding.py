@@ -25,7 +25,7 @@ from bertwright.encoder.kernels.eight_bits import eight_bits_are_fast
 from bertwright.errors import UserError
 from bertwright.extras import require
 from bertwright.interop.loading import load
-from bertwright.machine import tune_allocator
+from bertwright.machine import multiplies_bfloat16, tune_allocator, usual_device
 from bertwright.randomness import key, uniform
 from bertwright.text.installed import standard_library
 from bertwright.text.sample import gather_sample
@@ -138,11 +138,10 @@ def _ours(folder: Path) -> dict[str, Embed]:
 
 
 def _peers(folder: Path) -> dict[str, Embed]:
-    return {
-        DEFAULT: sentence_transformers(folder, "float32"),
-        "sentence-transformers, bf16": sentence_transformers(folder, "bfloat16"),
-        RAW: onnxruntime_in_8_bits(folder),
-    }
+    peers = {DEFAULT: sentence_transformers(folder, "float32"), RAW: onnxruntime_in_8_bits(folder)}
+    if multiplies_bfloat16(usual_device()):
+        peers["sentence-transformers, bf16"] = sentence_transformers(folder, "bfloat16")
+    return peers
 
 
 def _times(seconds: Mapping[str, Sequence[float]], peer: str, name: str) -> float | None:

@@ -9,7 +9,7 @@ from bertwright.bench.turns import Turns
 from bertwright.bench.workload import VOCABULARY_SIZE, Workload
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.roles import roles
-from bertwright.machine import tune_allocator
+from bertwright.machine import tune_allocator, usual_precision
 from bertwright.model.model import Model, TensorBatch
 from bertwright.optimisers.parameters import MasterParameters
 from bertwright.training.batch_source import StepBatch
@@ -40,7 +40,8 @@ def job(workload: Workload, turns: Turns, device: torch.device) -> Job[TensorBat
     recipe = workload.recipe()
     objectives = recipe.objectives_of(0)
     model = Model.build(recipe, VOCABULARY_SIZE).to(device)
-    parameters = MasterParameters(model, roles(model), recipe.precision, device)
+    precision = recipe.precision or usual_precision(device)
+    parameters = MasterParameters(model, roles(model), precision, device)
     model.compile_parts()
     batches = [TensorBatch(batch, device) for batch in workload.batches()]
 

@@ -17,7 +17,7 @@ from bertwright.bench.loading import seconds_per_batch
 from bertwright.bench.turns import Contestant
 from bertwright.bench.workload import VOCABULARY_SIZE, Workload
 from bertwright.extras import require
-from bertwright.machine import HUGE_PAGES, matrix_peak, usual_device
+from bertwright.machine import HUGE_PAGES, matrix_peak, usual_device, usual_precision
 from bertwright.model.counting import arithmetic
 
 TURN_SECONDS = 2.0
@@ -137,7 +137,7 @@ def _laps(
     for number in range(rounds):
         for name, contestant in contestants.items():
             laps[name].append(contestant.seconds_per_step(steps[name]))
-        peaks.append(matrix_peak("bf16", device))
+        peaks.append(matrix_peak(usual_precision(device), device))
         shown = ", ".join(f"{name} {1e3 * lap[-1]:.0f} ms" for name, lap in laps.items())
         say(f"round {number + 1} of {rounds}: {shown}, peak {peaks[-1] / 1e9:.0f} GFLOP/s")
     return laps, peaks

@@ -8,7 +8,7 @@ from bertwright.bench.ours import FOREVER, Laps
 from bertwright.bench.turns import Turns
 from bertwright.encoder.roles import roles
 from bertwright.examples.batches import Batch
-from bertwright.machine import tune_allocator
+from bertwright.machine import tune_allocator, usual_precision
 from bertwright.model.model import Model
 from bertwright.optimisers.parameters import MasterParameters
 from bertwright.recipes import Recipe
@@ -38,7 +38,8 @@ def recipe_of(system: str, size: str, kind: str) -> Recipe:
 def job(recipe: Recipe, data: Data, turns: Turns, compiled: bool) -> Job[Batch]:
     """The training of a recipe without end, at the pace of the turns."""
     model = Model.build(recipe, data.tokenizer.size, data.tokenizer)
-    parameters = MasterParameters(model, roles(model), recipe.precision)
+    precision = recipe.precision or usual_precision()
+    parameters = MasterParameters(model, roles(model), precision)
     if compiled:
         model.compile_parts()
     batches = RecipeBatches(recipe, data)

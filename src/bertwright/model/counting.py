@@ -14,6 +14,7 @@ from bertwright.encoder.dropout import LockedDropout
 from bertwright.encoder.locality import rule_at
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import laid_out_by_head
+from bertwright.machine import usual_device, usual_precision
 from bertwright.model.model import Model
 from bertwright.objectives.output import Tied
 from bertwright.recipes import Recipe
@@ -181,11 +182,13 @@ def training_arithmetic(recipe: Recipe, vocabulary_size: int | None = None) -> f
 
 
 def training_memory(recipe: Recipe, vocabulary_size: int | None = None) -> int:
-    """Bytes for parameters, gradients, two moments and the activations of one micro-batch."""
+    """Bytes for parameters, gradients, two moments and the activations of one micro-batch, in the
+    precision that this machine takes where the recipe states none."""
     number = sum(parameters_by_part(recipe, vocabulary_size).values())
     tokens = min(recipe.micro_batch_tokens, int(recipe.batch_tokens.at(1.0)))
     length = max(recipe.assembly_of(n).length for n in range(len(recipe.phases)))
-    element = 4 if recipe.precision == "float32" else 2
+    precision = recipe.precision or usual_precision(usual_device())
+    element = 4 if precision == "float32" else 2
     return number * BYTES_PER_PARAMETER + tokens * _activations(recipe.encoder, length) * element
 
 

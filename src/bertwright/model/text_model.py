@@ -15,10 +15,10 @@ from torch import Tensor
 from bertwright.axes import ReadingPrecision, did_you_mean
 from bertwright.encoder.encoder import Encoder
 from bertwright.encoder.kernels.eight_bits import eight_bits_are_fast, in_eight_bits
-from bertwright.encoder.kernels.packed import bfloat16_is_fast, pack
+from bertwright.encoder.kernels.packed import pack
 from bertwright.encoder.stream import Coordinates
 from bertwright.errors import UserError
-from bertwright.machine import usual_device
+from bertwright.machine import multiplies_bfloat16, usual_device, usual_precision
 from bertwright.model.folder import save_model
 from bertwright.model.generating.continuing import Continuation
 from bertwright.model.generating.decoding import decoding_of
@@ -63,8 +63,7 @@ class TextModel:
         self.device = torch.device("cpu") if precision == "int8" else usual_device()
         self.model = model.to(self.device).eval()
         self.tokenizer = tokenizer
-        fast = self.device.type == "cuda" or bfloat16_is_fast()
-        self.precision: ReadingPrecision = precision or ("bf16" if fast else "float32")
+        self.precision: ReadingPrecision = precision or usual_precision(self.device)
         if self.precision == "int8" and not eight_bits_are_fast():
             raise UserError(
                 "int8 needs a processor that multiplies 8 bits (VNNI): leave the precision out"
@@ -372,8 +371,10 @@ class TextModel:
             return self.model.encoder
         if self._fast_encoder is None:
             self._fast_encoder = copy.deepcopy(self.model.encoder).bfloat16()
-            if self.device.type == "cpu":
-                (in_eight_bits if self.precision == "int8" else pack)(self._fast_encoder)
+            if self.precision == "int8":
+                in_eight_bits(self._fast_encoder)
+            elif self.device.type == "cpu" and multiplies_bfloat16():
+                pack(self._fast_encoder)
         return self._fast_encoder
 
 

@@ -1,8 +1,8 @@
 """Muon: momentum whose matrices are made orthogonal (Jordan et al. 2024).
 
 Each hidden matrix moves along the nearest semi-orthogonal matrix of its momentum, found by five
-Newton-Schulz iterations in bf16. A fused projection is taken apart into its canonical matrices
-first. Tables, biases, norms and gates are left to AdamW.
+Newton-Schulz iterations in the precision of the run. A fused projection is taken apart into its
+canonical matrices first. Tables, biases, norms and gates are left to AdamW.
 """
 
 from typing import Literal
@@ -44,7 +44,7 @@ class MuonUpdate(Update):
         self._parameters = parameters
         self._range = parameters.range("matrix")
         self._momentum = torch.zeros(self._range.stop, device=parameters.master.device)
-        self._direction = torch.zeros_like(self._momentum, dtype=torch.bfloat16)
+        self._direction = torch.zeros_like(self._momentum, dtype=parameters.compute.dtype)
         self._rest = AdamUpdate(settings, parameters, ("table",), decoupled_update, compiled)
         self._advance = torch.compile(advance, dynamic=True) if compiled else advance
         self._apply = torch.compile(apply, dynamic=True) if compiled else apply
@@ -114,7 +114,7 @@ def apply(master: Tensor, compute: Tensor | None, direction: Tensor, scalars: Te
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """Of (K, rows, columns) bf16: matrices with the same singular vectors, their singular values
+    """Of (K, rows, columns): matrices with the same singular vectors, their singular values
     near 1 (Newton-Schulz on the smaller side)."""
     a, b, c = COEFFICIENTS
     wide = matrices if matrices.shape[1] <= matrices.shape[2] else matrices.mT

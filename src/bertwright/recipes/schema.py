@@ -84,7 +84,9 @@ class Recipe(Settings):
     moving_average: Value | None = None
     """The decay of an exponential moving average of the parameters, which evaluations and the saved
     model use; None for none."""
-    precision: Precision = "bf16"
+    precision: Precision | None = None
+    """None: bf16 where the device multiplies it natively, else float32; a run keeps to what it
+    began with."""
     compile: Literal["auto", True, False] = "auto"
 
     steps: int = Field(default=10_000, ge=1)

@@ -46,7 +46,7 @@ class Walk:
         self.clock = Clock(recipe.steps)
         self.batch: Batch = self.batches(self.clock.place(0)).micro_batches[0]
         self.model = Model.build(recipe, self.tokenizer.size, self.tokenizer)
-        self.parameters = MasterParameters(self.model, roles(self.model), recipe.precision)
+        self.parameters = MasterParameters(self.model, roles(self.model), "float32")
         self.update = recipe.optimiser.build(self.parameters, compiled=False)
 
     @cached_property

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from bertwright.encoder.kernels.packed import bfloat16_is_fast
 from bertwright.errors import UserError
+from bertwright.machine import usual_precision
 from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel
 from bertwright.optimisers.adam import AdamW
@@ -72,7 +72,6 @@ def prepare_training(
     if chosen.epochs:
         _check_trained(net)
     teaching = None if teacher is None else _taught(teacher, net, parts, seen, chosen)
-    fast = model.device.type == "cuda" or bfloat16_is_fast()
     return Training(
         source=model,
         net=net.to(model.device),
@@ -88,7 +87,7 @@ def prepare_training(
         ),
         schedule=chosen.schedule or Warmup(warmup=chosen.warmup),
         clip=chosen.clip,
-        precision=chosen.precision or ("bf16" if fast else "float32"),
+        precision=chosen.precision or usual_precision(model.device),
         perturbation=chosen.perturbation,
         language_model=chosen.language_model,
         teaching=teaching,

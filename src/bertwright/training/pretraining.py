@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bertwright.axes import Precision
 from bertwright.encoder.roles import roles
 from bertwright.errors import UserError
 from bertwright.examples.batches import Batch
@@ -17,6 +18,7 @@ from bertwright.machine import (
     known_matrix_peak,
     of_the_compiler,
     tune_allocator,
+    usual_precision,
     versions,
 )
 from bertwright.model.folder import TRAINING, save_model
@@ -188,12 +190,15 @@ class _Pretraining:
                 f"continue with the one it had"
             )
         self.vocabulary_size = data.tokenizer.size
-        self.peak = known_matrix_peak(recipe.precision, self.device)
+        self.precision: Precision = self._decide(
+            "precision", lambda: recipe.precision or usual_precision(self.device)
+        )
+        self.peak = known_matrix_peak(self.precision, self.device)
         self.compiled = self._decide("compile", self._compile)
         self.clock = self._clock(started)
         self.model = model.to(self.device)
         self.parameters = MasterParameters(
-            self.model, roles(self.model), recipe.precision, self.device
+            self.model, roles(self.model), self.precision, self.device
         )
         decay = recipe.moving_average
         self.average = None if decay is None else MovingAverage(self.parameters, decay)
@@ -352,7 +357,7 @@ class _Pretraining:
             "tokens": result.tokens,
             "seconds": round(result.seconds, 2),
             "budget_seconds": self.budget,
-            "precision": self.recipe.precision,
+            "precision": self.precision,
             "compiled": self.compiled,
             "processes": self.mine.world,
             "machine": description(),

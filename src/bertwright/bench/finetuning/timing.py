@@ -89,7 +89,7 @@ def contend(plan: Plan, task: str, side: str, turns: Turns) -> None:
             part,
             folder,
             0,
-            peer.BEST if side == "best" else peer.AS_IT_IS,
+            peer.best() if side == "best" else peer.AS_IT_IS,
             before_step=turns.before_step,
             epochs=FOREVER,
         )

@@ -1,8 +1,9 @@
 """The peer's training: ``BertForMaskedLM`` under Transformers' own ``Trainer``, in a given time.
 
-bfloat16, compiled, fused AdamW, our allocator settings, warmup over a tenth of the time and then
-linear decay to zero as the time ends. The time is counted from the call of ``train``, so it holds
-the compilation; the schedule begins when that is over. Nothing is evaluated or saved within it.
+bfloat16 where that is native, compiled, fused AdamW, our allocator settings, warmup over a tenth of
+the time and then linear decay to zero as the time ends. The time is counted from the call of
+``train``, so it holds the compilation; the schedule begins when that is over. Nothing is evaluated
+or saved within it.
 """
 
 import json
@@ -20,7 +21,7 @@ from torch.utils.data import Dataset
 from bertwright.bench.learning.arms import Setting
 from bertwright.bench.peers import stock_model
 from bertwright.examples.assembly import Packed
-from bertwright.machine import tune_allocator
+from bertwright.machine import multiplies_bfloat16, tune_allocator, usual_device
 from bertwright.recipes import Recipe
 from bertwright.schedules import Warmup
 from bertwright.text.shards import Data
@@ -105,7 +106,7 @@ def train(order: Order) -> None:
     arguments = TrainingArguments(
         output_dir=order.output,
         use_cpu=not torch.cuda.is_available(),
-        bf16=True,
+        bf16=multiplies_bfloat16(usual_device()),
         torch_compile=True,
         optim="adamw_torch_fused",
         per_device_train_batch_size=BATCH_ROWS,

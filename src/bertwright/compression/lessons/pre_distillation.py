@@ -19,6 +19,7 @@ from bertwright.compression.lessons.suiting import (
 from bertwright.compression.signals import Comparisons, Heard, Sizes
 from bertwright.errors import UserError
 from bertwright.examples.batches import Batch
+from bertwright.machine import usual_precision
 from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel
 from bertwright.objectives.objective import Loss, visibility_of
@@ -87,7 +88,7 @@ class _PreDistilling(PieceTeaching):
         self._stages, self._copies = distillation.stages, distillation.around
         known = distillation.teacher.model
         teacher = deepcopy(known).requires_grad_(False).eval()
-        if student.recipe.precision == "bf16":
+        if (student.recipe.precision or usual_precision(distillation.teacher.device)) == "bf16":
             teacher = teacher.to(torch.bfloat16)
         # In a tuple, so that their parameters are not taken for its own.
         self._models = student, teacher, known

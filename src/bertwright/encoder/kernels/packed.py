@@ -1,4 +1,5 @@
-"""Linear layers for inference on a CPU: weights laid out once the way the processor reads them.
+"""Linear layers for inference on a CPU that multiplies bfloat16 natively: weights laid out once the
+way it reads them.
 
 The plain definition is ``activation(F.linear(x, weight, bias))`` in bfloat16.
 """
@@ -14,12 +15,6 @@ from bertwright.encoder.taps import Site
 FUSED = {"gelu": ("gelu", "none"), "gelu-tanh": ("gelu", "tanh"), "relu": ("relu", "")}
 ROWS_HINT = 1024
 """The number of rows that the layout is chosen for; any number works."""
-
-
-def bfloat16_is_fast() -> bool:
-    """Whether this processor multiplies bfloat16 natively."""
-    capability: Callable[[], bool] = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
-    return torch.backends.mkldnn.is_available() and bool(capability())
 
 
 def pack(module: nn.Module) -> nn.Module:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bertwright.encoder.roles import roles
 from bertwright.examples.batches import Batch
+from bertwright.machine import usual_precision
 from bertwright.model.model import Model
 from bertwright.optimisers.optimiser import Optimiser
 from bertwright.optimisers.parameters import MasterParameters
@@ -72,7 +73,8 @@ class Trial:
         """
         recipe, device = self.recipe, self.mine.device
         model = Model.build(recipe, self.data.tokenizer.size, self.data.tokenizer).to(device)
-        parameters = MasterParameters(model, roles(model), recipe.precision, device)
+        precision = recipe.precision or usual_precision(device)
+        parameters = MasterParameters(model, roles(model), precision, device)
         batches = RecipeBatches(recipe, self.data, self.mine)
         watching, speed = _Watching(watch), Speed()
         with tempfile.TemporaryDirectory() as folder:
