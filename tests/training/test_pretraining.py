@@ -127,6 +127,18 @@ def test_a_run_keeps_to_the_precision_that_it_began_with(
         assert json.loads((cut / TRAINING).read_text())["precision"] == begun
 
 
+def test_emulated_bfloat16_is_warned_of(
+    data: Data,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for native in (True, False):
+        monkeypatch.setattr(pretraining, "multiplies_bfloat16", lambda device, is_it=native: is_it)
+        pretrain(small("bert", "precision=bf16", "steps=1"), data, tmp_path / str(native))
+        assert ("bfloat16 is emulated" in capsys.readouterr().err) is not native
+
+
 def test_a_stop_at_any_step_changes_nothing(data: Data, tmp_path: Path) -> None:
     recipe = small("modern", "steps=10", "checkpoint_every=1", "encoder.depth.drop=0.3")
     pretrain(recipe, data, tmp_path / "whole")

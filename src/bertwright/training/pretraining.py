@@ -16,6 +16,7 @@ from bertwright.examples.batches import Batch
 from bertwright.machine import (
     description,
     known_matrix_peak,
+    multiplies_bfloat16,
     of_the_compiler,
     tune_allocator,
     usual_precision,
@@ -193,6 +194,11 @@ class _Pretraining:
         self.precision: Precision = self._decide(
             "precision", lambda: recipe.precision or usual_precision(self.device)
         )
+        if self.precision == "bf16" and not multiplies_bfloat16(self.device):
+            self._say(
+                "warning: bfloat16 is emulated on this device, many times slower than "
+                "precision=float32"
+            )
         self.peak = known_matrix_peak(self.precision, self.device)
         self.compiled = self._decide("compile", self._compile)
         self.clock = self._clock(started)
