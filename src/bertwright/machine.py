@@ -166,8 +166,8 @@ def versions(*libraries: str) -> dict[str, str]:
 
 
 def multiplies_bfloat16(device: "torch.device | str" = "cpu") -> bool:
-    """Whether a device multiplies bfloat16 natively. One that does not may be hundreds of times as
-    slow in it as in float32."""
+    """Whether a device multiplies bfloat16 natively: one that does not is many times as slow in it
+    as in float32."""
     import torch
 
     if torch.device(device).type == "cuda":
