@@ -188,7 +188,7 @@ def matrix_peak(
 
     The rate that one product in ten exceeds: the best of many is luck, and neighbours on the same
     machine slow most of them down. A device without bfloat16 of its own could convert and multiply
-    float32: that is its peak, and a product would take half a minute.
+    float32: that is its peak, where one product in emulated bfloat16 would take half a minute.
     """
     import torch
 

@@ -163,8 +163,11 @@ def test_no_weight_is_plain_training(pretrained) -> None:
         for told in (None, Distillation(teacher, signals(*silent), Constant(value=1.0)))
     )
     for name, tensor in plain.model.net.state_dict().items():
-        # A bias sums its gradient in another order where other gradients have been added to it.
-        assert torch.allclose(tensor, beside.model.net.state_dict()[name], rtol=0, atol=1e-7), name
+        # A bias sums its gradient in another order where others have been added to that of its
+        # layer, on processors with AVX2; all else is equal bit for bit.
+        tolerance = 1e-8 if name.endswith(".bias") else 0.0
+        other = beside.model.net.state_dict()[name]
+        assert torch.allclose(tensor, other, rtol=0, atol=tolerance), name
 
 
 def test_a_narrow_student_learns_through_a_map_that_is_not_kept(pretrained, tmp_path) -> None:
