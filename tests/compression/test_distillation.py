@@ -163,7 +163,7 @@ def test_no_weight_is_plain_training(pretrained) -> None:
         for told in (None, Distillation(teacher, signals(*silent), Constant(value=1.0)))
     )
     for name, tensor in plain.model.net.state_dict().items():
-        # A bias sums its gradient in another order where others have been added to that of its
+        # A bias seems to sum its gradient in another order where others are added to that of its
         # layer, on processors with AVX2; all else is equal bit for bit.
         tolerance = 1e-8 if name.endswith(".bias") else 0.0
         other = beside.model.net.state_dict()[name]
