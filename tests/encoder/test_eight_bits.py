@@ -7,12 +7,14 @@ import torch
 from torch import nn
 
 from bertwright.encoder.feed_forward import PlainFeedForward
+from bertwright.encoder.kernels import eight_bits
 from bertwright.encoder.kernels.eight_bits import (
     EightBitFeedForward,
     EightBitLinear,
     in_eight_bits,
     near_gelu,
     quantised,
+    saturates,
 )
 from bertwright.model import Model
 from recipes_at_toy_size import LENGTH, SYSTEMS, VOCABULARY, toy
@@ -42,27 +44,45 @@ def test_no_value_is_further_than_half_a_step_from_its_own():
     assert (back[3] == 0).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("bias", [True, False])
-def test_products_are_those_of_whole_numbers(bias):
-    plain, x = linear(24, 40, bias), places(7, 24)
+def test_products_are_those_of_whole_numbers(bias, dtype):
+    plain, x = linear(24, 40, bias).to(dtype), places(7, 24).to(dtype)
+    x[0], plain.weight.data[0] = 1, -1
     steps, scales = quantised(x)
     weight = plain.weight.float()
-    outputs = weight.abs().amax(1) / 127
+    outputs = weight.abs().amax(1) / (64 if saturates() else 127)
     whole = (weight / outputs[:, None]).round().long()
     sums = (steps.long() - 128) @ whole.T
     exact = sums.double() * outputs.double() * scales.double()
     if bias:
         exact += plain.bias.double()
     found = EightBitLinear(plain)(x)
-    assert found.dtype == torch.bfloat16
-    torch.testing.assert_close(found.double(), exact, rtol=2**-7, atol=2**-8)
+    assert found.dtype == dtype
+    rounded = 2**-8 if dtype == torch.bfloat16 else 2**-20
+    torch.testing.assert_close(found.double(), exact, rtol=2 * rounded, atol=rounded)
+
+
+@pytest.mark.parametrize(
+    ("machine", "flags", "saturated"),
+    [
+        ("x86_64", {"avx2", "avx512f"}, True),
+        ("x86_64", {"avx2", "avx512_vnni"}, False),
+        ("AMD64", {"avx_vnni"}, False),
+        ("aarch64", set(), False),
+    ],
+)
+def test_sums_saturate_where_nothing_is_made_for_them(monkeypatch, machine, flags, saturated):
+    monkeypatch.setattr(eight_bits.platform, "machine", lambda: machine)
+    monkeypatch.setattr(eight_bits, "_flags", lambda: flags)
+    assert eight_bits.saturates() is saturated
 
 
 @pytest.mark.parametrize("activation", ["gelu", "gelu-tanh", "relu", "silu"])
 def test_a_feed_forward_is_what_its_parts_are(activation):
     torch.manual_seed(3)
-    plain = PlainFeedForward(24, 96, activation, True, nn.Identity()).bfloat16()
-    x = places(30, 24).view(5, 6, 24)
+    plain = PlainFeedForward(24, 96, activation, True, nn.Identity())
+    x = places(30, 24).view(5, 6, 24).float()
     found = EightBitFeedForward(plain)(x)
     assert found.shape == x.shape
     alike = torch.cosine_similarity(found.double().flatten(), plain(x).double().flatten(), 0)
@@ -73,7 +93,7 @@ def test_a_feed_forward_is_what_its_parts_are(activation):
 def test_every_encoder_says_nearly_the_same(system):
     model = Model.build(toy(system), VOCABULARY).eval()
     pieces = torch.randint(5, VOCABULARY, (3, LENGTH), generator=torch.Generator().manual_seed(4))
-    small = in_eight_bits(copy.deepcopy(model.encoder).bfloat16())
+    small = in_eight_bits(copy.deepcopy(model.encoder))
     with torch.inference_mode():
         exact, found = model.encoder(pieces), small(pieces)
     alike = torch.cosine_similarity(exact.double().flatten(), found.double().flatten(), 0)

@@ -111,7 +111,7 @@ def test_eight_bits_point_the_same_way_and_are_for_processors_that_multiply_them
     alone = np.concatenate([fast.embed(text, normalise=True) for text in TEXTS])
     np.testing.assert_allclose(alone, other, atol=0.01)
     monkeypatch.setattr("bertwright.model.text_model.eight_bits_are_fast", lambda: False)
-    with pytest.raises(UserError, match="int8 needs a processor"):
+    with pytest.raises(UserError, match="int8 needs an x86 processor"):
         made("bert", tokenizer, "int8")
 
 

@@ -13,8 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bertwright.encoder.kernels.eight_bits import saturates
 from bertwright.extras import require
-from bertwright.interop.onnx.quantising import quantise, saturates
+from bertwright.interop.onnx.quantising import quantise
 from bertwright.interop.onnx.tracing import quiet
 from bertwright.machine import num_cores
 from bertwright.model.reading import TOKEN_BUDGET

@@ -50,7 +50,7 @@ class TextModel:
 
     ``precision`` None takes bfloat16 where the device multiplies it natively, else float32. In
     ``int8`` the matrices of the encoder are of 8 bits, and so is what they are multiplied with, all
-    else is bfloat16: for processors that multiply 8 bits natively, beside a card too. Errors:
+    else is as it usually is: for processors that multiply 8 bits faster, beside a card too. Errors:
     UserError for another precision, and for int8 elsewhere.
     """
 
@@ -66,7 +66,7 @@ class TextModel:
         self.precision: ReadingPrecision = precision or usual_precision(self.device)
         if self.precision == "int8" and not eight_bits_are_fast():
             raise UserError(
-                "int8 needs a processor that multiplies 8 bits (VNNI): leave the precision out"
+                "int8 needs an x86 processor with AVX2 or more: leave the precision out"
             )
         self._fast_encoder: Encoder | None = None
 
@@ -370,11 +370,14 @@ class TextModel:
         if self.precision == "float32":
             return self.model.encoder
         if self._fast_encoder is None:
-            self._fast_encoder = copy.deepcopy(self.model.encoder).bfloat16()
+            encoder = self._fast_encoder = copy.deepcopy(self.model.encoder)
+            native = multiplies_bfloat16(self.device)
+            if native or self.precision == "bf16":
+                encoder.bfloat16()
             if self.precision == "int8":
-                in_eight_bits(self._fast_encoder)
-            elif self.device.type == "cpu" and multiplies_bfloat16():
-                pack(self._fast_encoder)
+                in_eight_bits(encoder)
+            elif native and self.device.type == "cpu":
+                pack(encoder)
         return self._fast_encoder
 
 

@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 import bertwright as bw
 from bertwright.cli.application import app
+from bertwright.encoder.kernels.eight_bits import saturates
 from bertwright.errors import MissingExtra, UserError
-from bertwright.interop.onnx import export_onnx, parity, quantising, timing, tracing
+from bertwright.interop.onnx import export_onnx, parity, timing, tracing
 from bertwright.interop.onnx.about import ABOUT, GRAPH, INT8, About
 from bertwright.interop.onnx.reading import OnnxModel, load_onnx
 from bertwright.interop.sentence_transformers import export_sentence_transformers
@@ -83,7 +84,7 @@ def test_a_graph_names_its_origin_and_no_file_of_this_machine(source: Path, expo
     about, written = About.read(exported), (exported / GRAPH).read_bytes()
     assert about.parent is not None
     assert about.parent.encode() in written
-    assert about.reduce_range == quantising.saturates()
+    assert about.reduce_range == saturates()
     assert b"site-packages" not in written
     assert str(Path(bw.__file__).parent).encode() not in written
     assert "safetensors" not in " ".join(file.name for file in exported.iterdir())
@@ -193,23 +194,6 @@ def test_a_missing_library_names_the_extra(
     if library == "onnxruntime":
         with pytest.raises(MissingExtra, match=wanted):
             bw.load(exported)
-
-
-@pytest.mark.parametrize(
-    ("machine", "flags", "saturated"),
-    [
-        ("x86_64", {"avx2", "avx512f"}, True),
-        ("x86_64", {"avx2", "avx512_vnni"}, False),
-        ("AMD64", {"avx_vnni"}, False),
-        ("aarch64", set(), False),
-    ],
-)
-def test_weights_of_7_bits_where_sums_of_8_saturate(
-    monkeypatch: pytest.MonkeyPatch, machine: str, flags: set[str], saturated: bool
-) -> None:
-    monkeypatch.setattr(quantising.platform, "machine", lambda: machine)
-    monkeypatch.setattr(quantising, "_flags", lambda: flags)
-    assert quantising.saturates() is saturated
 
 
 def test_the_command_line_measures_what_it_wrote(

@@ -2,10 +2,13 @@
 
 Every place has a scale of its own, found as it is read, and every output has one; products are
 summed in whole numbers. The plain definition is ``(q(x) @ q(weight).T) * scales + bias``, where
-``q`` is the nearest of 127 steps on either side of 0, as far as the greatest value.
+``q`` is the nearest of 127 steps on either side of 0, as far as the greatest value; of weights, of
+64 where sums would saturate. What is not a product stays in the precision of the module.
 """
 
-from collections.abc import Callable
+import platform
+import sys
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +20,9 @@ from bertwright.encoder.taps import Site
 
 STEPS = 127
 """On either side of 0, which is written as 128: processors multiply unsigned by signed numbers."""
+
+FEWER_STEPS = 64
+"""Of weights, of which two times the highest place (255) are less than 16 bits hold."""
 
 SMALLEST = 1e-12
 """The greatest value of what is all zeros, so that it can be divided by."""
@@ -35,9 +41,26 @@ between -4 and 4."""
 
 
 def eight_bits_are_fast() -> bool:
-    """Whether this processor multiplies whole numbers of 8 bits natively."""
-    capability: Callable[[], bool] = getattr(torch.cpu, "_is_vnni_supported", lambda: False)
-    return torch.backends.mkldnn.is_available() and bool(capability())
+    """Whether this processor multiplies whole numbers of 8 bits faster than float32: x86 from AVX2
+    on."""
+    capability = torch.backends.cpu.get_cpu_capability()
+    return torch.backends.mkldnn.is_available() and capability.startswith("AVX")
+
+
+def saturates() -> bool:
+    """Whether two products of 8 bits may be more than this processor adds up: x86 without
+    instructions for this (VNNI) keeps 16 bits of their sum."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return False
+    return not _flags() & {"avx512_vnni", "avx_vnni"}
+
+
+def _flags() -> set[str]:
+    """What the processor can do, as Linux tells; nothing elsewhere."""
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text().splitlines() if sys.platform == "linux" else []
+    found = next((line for line in lines if line.startswith("flags")), "")
+    return set(found.partition(":")[2].split())
 
 
 def near_gelu(x: Tensor) -> Tensor:
@@ -66,8 +89,8 @@ def quantised(x: Tensor) -> tuple[Tensor, Tensor]:
 @fused
 def rescaled(sums: Tensor, scales: Tensor, bias: Tensor) -> Tensor:
     """Sums of products (T, N) without the scales of places (T, 1), with them and a bias (N,), in
-    bfloat16."""
-    return (sums.float() * scales + bias).to(torch.bfloat16)
+    the precision of the sums."""
+    return (sums.float() * scales + bias).to(sums.dtype)
 
 
 @fused
@@ -91,7 +114,8 @@ class EightBitLinear(nn.Module):
         width, inner = self.weight.shape
         self.added = torch.zeros(width) if self.bias is None else self.bias.float()
         exact = self.weight.float()
-        self._scales = exact.abs().amax(1).clamp(min=SMALLEST) / STEPS
+        highest = FEWER_STEPS if saturates() else STEPS
+        self._scales = exact.abs().amax(1).clamp(min=SMALLEST) / highest
         steps = (exact / self._scales[:, None]).round().to(torch.int8)
         self._packed = torch.ops.onednn.qlinear_prepack(steps, [ROWS_HINT, inner])
         self._zero = torch.zeros(width, dtype=torch.int64)
@@ -101,9 +125,9 @@ class EightBitLinear(nn.Module):
         return rescaled(self.sums(steps), scales, self.added).view(*x.shape[:-1], -1)
 
     def sums(self, steps: Tensor) -> Tensor:
-        """Of products, (T, D) uint8 to (T, N) bfloat16, times the scales of the outputs."""
+        """Of products, (T, D) uint8 to (T, N), times the scales of the outputs."""
         products = torch.ops.onednn.qlinear_pointwise
-        given, wanted = (steps, 1.0, STEPS + 1), (1.0, 0, torch.bfloat16)
+        given, wanted = (steps, 1.0, STEPS + 1), (1.0, 0, self.weight.dtype)
         weight = (self._packed, self._scales, self._zero)
         found: Tensor = products(*given, *weight, None, *wanted, "none", [], "")
         return found
@@ -125,7 +149,7 @@ class EightBitFeedForward(nn.Module):
 
 
 def in_eight_bits(module: nn.Module) -> nn.Module:
-    """Replace every linear layer of a bfloat16 module by one in 8 bits, in place."""
+    """Replace every linear layer of a module by one in 8 bits, in place."""
     return replace_linear(
         module,
         EightBitLinear,

@@ -5,8 +5,6 @@ loses four times as much. They are signed and what they meet is not, which the p
 instructions for this (VNNI) multiply twice as fast as two that are unsigned.
 """
 
-import platform
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from bertwright.interop.onnx.tracing import quiet
 def quantise(graph: Path, out: Path, reduce_range: bool) -> None:
     """Write a graph in 8 bits by onnxruntime: rewritten first, then quantised.
 
-    ``reduce_range`` leaves weights 7 bits: see :func:`saturates`.
+    ``reduce_range`` leaves weights 7 bits: where sums saturate.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
     from onnxruntime.quantization.shape_inference import quant_pre_process
@@ -34,19 +32,3 @@ def quantise(graph: Path, out: Path, reduce_range: bool) -> None:
             reduce_range=reduce_range,
             weight_type=QuantType.QInt8,
         )
-
-
-def saturates() -> bool:
-    """Whether two products of 8 bits may be more than this processor adds up: x86 without VNNI
-    keeps 16 bits of their sum."""
-    if platform.machine().lower() not in ("x86_64", "amd64"):
-        return False
-    return not _flags() & {"avx512_vnni", "avx_vnni"}
-
-
-def _flags() -> set[str]:
-    """What the processor can do, as Linux tells; nothing elsewhere."""
-    file = Path("/proc/cpuinfo")
-    lines = file.read_text().splitlines() if sys.platform == "linux" else []
-    found = next((line for line in lines if line.startswith("flags")), "")
-    return set(found.partition(":")[2].split())

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import bertwright
 from bertwright.compression.quantisation import unrounded
+from bertwright.encoder.kernels.eight_bits import saturates
 from bertwright.extras import require
 from bertwright.files import atomic_folder, digests, write_text
 from bertwright.interop.onnx.about import GRAPH, INT8, About
 from bertwright.interop.onnx.graph import inputs_of, outputs_of
 from bertwright.interop.onnx.parity import Parity, parity
-from bertwright.interop.onnx.quantising import quantise, saturates
+from bertwright.interop.onnx.quantising import quantise
 from bertwright.interop.onnx.session import LEVEL, Session
 from bertwright.interop.onnx.tracing import write_graph
 from bertwright.machine import versions
