@@ -16,8 +16,13 @@ from bertwright.encoder.kernels.eight_bits import (
     quantised,
     saturates,
 )
+from bertwright.machine import multiplies_bfloat16
 from bertwright.model import Model
 from recipes_at_toy_size import LENGTH, SYSTEMS, VOCABULARY, toy
+
+
+USUAL = torch.bfloat16 if multiplies_bfloat16() else torch.float32
+"""What stays between products on this machine."""
 
 
 def places(number: int, width: int) -> torch.Tensor:
@@ -81,8 +86,8 @@ def test_sums_saturate_where_nothing_is_made_for_them(monkeypatch, machine, flag
 @pytest.mark.parametrize("activation", ["gelu", "gelu-tanh", "relu", "silu"])
 def test_a_feed_forward_is_what_its_parts_are(activation):
     torch.manual_seed(3)
-    plain = PlainFeedForward(24, 96, activation, True, nn.Identity())
-    x = places(30, 24).view(5, 6, 24).float()
+    plain = PlainFeedForward(24, 96, activation, True, nn.Identity()).to(USUAL)
+    x = places(30, 24).view(5, 6, 24).to(USUAL)
     found = EightBitFeedForward(plain)(x)
     assert found.shape == x.shape
     alike = torch.cosine_similarity(found.double().flatten(), plain(x).double().flatten(), 0)
@@ -93,7 +98,7 @@ def test_a_feed_forward_is_what_its_parts_are(activation):
 def test_every_encoder_says_nearly_the_same(system):
     model = Model.build(toy(system), VOCABULARY).eval()
     pieces = torch.randint(5, VOCABULARY, (3, LENGTH), generator=torch.Generator().manual_seed(4))
-    small = in_eight_bits(copy.deepcopy(model.encoder))
+    small = in_eight_bits(copy.deepcopy(model.encoder).to(USUAL))
     with torch.inference_mode():
         exact, found = model.encoder(pieces), small(pieces)
     alike = torch.cosine_similarity(exact.double().flatten(), found.double().flatten(), 0)

@@ -8,6 +8,7 @@ summed in whole numbers. The plain definition is ``(q(x) @ q(weight).T) * scales
 
 import platform
 import sys
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -55,6 +56,7 @@ def saturates() -> bool:
     return not _flags() & {"avx512_vnni", "avx_vnni"}
 
 
+@cache
 def _flags() -> set[str]:
     """What the processor can do, as Linux tells; nothing elsewhere."""
     file = Path("/proc/cpuinfo")
