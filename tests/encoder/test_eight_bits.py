@@ -20,7 +20,6 @@ from bertwright.machine import multiplies_bfloat16
 from bertwright.model import Model
 from recipes_at_toy_size import LENGTH, SYSTEMS, VOCABULARY, toy
 
-
 USUAL = torch.bfloat16 if multiplies_bfloat16() else torch.float32
 """What stays between products on this machine."""
 
