@@ -1,5 +1,6 @@
 """Artefacts of one task, side by side."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -93,6 +94,21 @@ def test_what_is_lost_is_told_in_points(folders: Path, monkeypatch: pytest.Monke
     sides = [Artefact(folders / name) for name in ("large", "small")]
     lines = compare(sides, folders / "dev.tsv", 3, 1, lambda _: None, shapes=[])
     assert [line["lost"] for line in lines] == pytest.approx([0, 25])
+
+
+def test_folders_of_one_name_are_told_apart(
+    folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(folders / "large", tmp_path / "large")
+    said = {"task": "colours", "metric": "accuracy", "score": 0.5}
+    monkeypatch.setattr(comparing, "evaluate", lambda *_: said)
+    paths = [f"{folders}/large", f"{folders}/large@float32", f"{tmp_path}/large"]
+    sides = [Artefact.of(path) for path in paths]
+    lines = compare(sides, folders / "dev.tsv", 3, 1, lambda _: None, shapes=[])
+    names = [f"{folders}/large", f"{folders}/large, float32", f"{tmp_path}/large"]
+    assert [line["artefact"] for line in lines] == names
+    with pytest.raises(UserError, match="large is named twice: leave one out"):
+        compare([sides[0], sides[0]], folders / "dev.tsv", 3, 1, print)
 
 
 @pytest.mark.parametrize("wrong", ["none", "words", "elsewhere"])

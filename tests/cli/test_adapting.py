@@ -238,7 +238,15 @@ def test_a_text_of_a_hundred_thousand_pieces_is_cut_and_said(folder: Path, tmp_p
         (("rate=.inf",), "finetune: rate: must be a finite number"),
         (("--pair", "text"), "--pair text: that is the column of a text"),
         (("--label", "text"), "--label text: that is the column of a text"),
-        (("--other", "label"), "--other is for --task similarity"),
+        (("--other", "label"), "--other is for --task similarity and retrieval"),
+        (("--tags", "pos"), "--tags: no column 'pos'"),
+        (("--sizes", "4,all", "seed=abc"), "finetune: seed: must be"),
+        (("--folds", "2", "seed=abc"), "finetune: seed: must be"),
+        (("head={kind: bilstm, depth: 0}",), "head.depth: must be 1 or more, not 0"),
+        (
+            ("adaptation={kind: lora, sublayers: []}",),
+            "adaptation.sublayers: ",
+        ),
         (("--answer", "span"), "--answer span is not for texts in columns: choose class"),
         (("answer.weights=all",), "answer: weights: must be 'balanced', not 'all'"),
         (
@@ -317,7 +325,7 @@ def test_a_fine_tuned_model_is_made_small(folder: Path, tuned: Path, tmp_path: P
     assert found == json.loads((out / "compression.json").read_text())
     assert "pkd-last" in invoke("compress").stdout
     begun = printed("compress", folder / "model", "--layers", 1, "-o", tmp_path / "begun")
-    assert begun["layers"] == [0]
+    assert begun["layers"] == [1]
     assert (tmp_path / "begun" / "model.safetensors").is_file()
     wrong = tmp_path / "wrong"
     for words, sentence in [

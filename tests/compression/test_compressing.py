@@ -77,6 +77,16 @@ def test_every_method_leaves_a_smaller_model(
     assert len(told["alone"]) == len(told["scores"]) == 1
 
 
+def test_the_share_that_is_zero_is_told(teacher: FineTuned, tmp_path: Path) -> None:
+    stages = [{"settings": {"adaptation": {"kind": "magnitude", "kept": 0.3}}}]
+    method = {"about": "a trial", "source": "us", "whole": True, "stages": stages}
+    (tmp_path / "own.yaml").write_text(json.dumps(method))
+    settings = {**QUICK, "epochs": 1}
+    for name, zeros in ((str(tmp_path / "own.yaml"), 0.7), ("layer-drop", 0.0)):
+        found = compress(teacher, name, data_of(teacher), settings=settings).as_dict()
+        assert found["zeros"] == pytest.approx(zeros, abs=0.01)
+
+
 def test_a_student_of_another_kind_learns_from_texts_that_nobody_labelled(
     pretrained, taught: Path
 ) -> None:

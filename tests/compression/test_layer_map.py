@@ -44,5 +44,5 @@ def test_what_is_no_map_is_said() -> None:
         LayerMap(pairs="1:2")
     with pytest.raises(UserError, match="no layers 3 and 4: the student has 2"):
         LayerMap(pairs="3-4").between(2, 4)
-    with pytest.raises(UserError, match="set which to all"):
+    with pytest.raises(UserError, match="is left of a student with 1: take more"):
         LayerMap(which="but-last").between(1, 4)

@@ -77,7 +77,7 @@ def test_a_goal_says_what_it_was_told(
         ("size<25MB", "say size<=25MB"),
         ("size<=25", "say size<=25MB"),
         ("latency<=5ms", "say size<=25MB"),
-        ("loss<=1, loss<=2", "says points twice"),
+        ("loss<=1, loss<=2", "says loss twice"),
         ("latency<=5ms@0x64", "three pieces"),
         ("latency<=5ms@1000000x64", "1,000,000 rows of 64 pieces are more than 65,536"),
     ],

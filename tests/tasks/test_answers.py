@@ -301,3 +301,8 @@ def test_the_gap_is_that_of_the_template(wordpiece) -> None:
 def test_a_cloze_that_cannot_be_is_refused(pretrained, changes: Any, message: str) -> None:
     with pytest.raises((UserError, ValueError), match=message):
         learned(pretrained(), {**CLOZE, **changes}, classes(), epochs=0)
+
+
+def test_a_cloze_needs_a_model_that_fills_gaps(pretrained) -> None:
+    with pytest.raises(UserError, match="gpt names what comes next: use prompt"):
+        learned(pretrained("gpt"), CLOZE, classes(), epochs=0)

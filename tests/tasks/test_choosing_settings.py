@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -136,10 +136,13 @@ def test_every_example_judges_once_and_none_of_its_group_is_learned(
 
 
 def test_folds_are_told_with_their_interval(pretrained) -> None:
-    found = cross_validate(
-        pretrained(), JUDGED_BY_FOLDS, 3, settings={**SETTINGS, "epochs": 1}
-    ).as_dict()
-    assert len(found["scores"]) == 3
+    def parted(**more: int) -> dict[str, Any]:
+        settings = {**SETTINGS, "epochs": 1, **more}
+        return cross_validate(pretrained(), JUDGED_BY_FOLDS, 3, settings=settings).as_dict()
+
+    found, again = parted(seeds=2), parted(seed=1)
+    assert len(found["scores"]) == 6
+    assert found["scores"][3:] == again["scores"]
     low, high = found["interval"]
     assert low <= found["mean"] <= high
     with pytest.raises(UserError, match=r"--folds 99: choose from 2 to 16"):

@@ -43,6 +43,9 @@ def data(tmp_path: Path) -> Path:
     for word in ("matched", "mismatched"):
         file = folder / "MNLI" / f"test_{word}.tsv"
         file.write_text("index\tsentence1\tsentence2\n" + unlabelled)
+    (folder / "diagnostic").mkdir()
+    diagnostic = "index\tsentence1\tsentence2\n" + unlabelled
+    (folder / "diagnostic" / "diagnostic.tsv").write_text(diagnostic)
     texts = "".join(f"{n}\t{text}\n" for n, text in enumerate(TEXTS))
     (folder / "CoLA" / "test.tsv").write_text("index\tsentence\n" + texts)
     return folder
@@ -59,7 +62,8 @@ def test_all_that_is_there_is_learned_scored_and_submitted(pretrained, data, tmp
     assert found["score"] == pytest.approx(sum(scores) / 3)
     assert json.loads((out / "glue.json").read_text())["score"] == found["score"]
     written = {file.name for file in (out / "submission").iterdir()}
-    assert written == {SUBMISSIONS["rte"], SUBMISSIONS["cola"], "MNLI-m.tsv", "MNLI-mm.tsv"}
+    of_mnli = {"MNLI-m.tsv", "MNLI-mm.tsv", "AX.tsv"}
+    assert written == {SUBMISSIONS["rte"], SUBMISSIONS["cola"], *of_mnli}
     lines = (out / "submission" / "RTE.tsv").read_text().splitlines()
     assert lines[0] == "index\tprediction"
     assert len(lines) == 1 + len(TEXTS)

@@ -112,6 +112,19 @@ def test_words_come_with_a_tag_each(tagger, tmp_path: Path) -> None:
     assert same == said == read
 
 
+def test_columns_go_by_txt_as_well(tagger, tmp_path: Path) -> None:
+    columns = "-DOCSTART- -X- O\n\nThe DT O\nred JJ O\nbird NN B\n\nBirds NNS O\nsing VBP O\n"
+    for name in ("words.txt", "words.conll"):
+        (tmp_path / name).write_text(columns)
+        said = list(predict_file(tagger, tmp_path / name))
+        assert [each["words"] for each in said] == [("The", "red", "bird"), ("Birds", "sing")]
+    (tmp_path / "words.txt").write_text(columns.replace("VBP ", ""))
+    with pytest.raises(UserError, match="line 8 has 2 columns instead of 3, which line 1 has"):
+        list(predict_file(tagger, tmp_path / "words.txt"))
+    (tmp_path / "words.txt").write_text("The red bird\n\nBirds sing\nThe bird\nA red bird\n\n")
+    assert len(list(predict_file(tagger, tmp_path / "words.txt"))) == 6
+
+
 @pytest.mark.parametrize(
     ("layout", "line", "message"),
     [

@@ -156,7 +156,8 @@ def compress(
     from bertwright.compression.method import METHODS, Method, names_in
 
     if model is None:
-        report({name: Method.load(name).about for name in names_in(METHODS)}, as_json)
+        methods = {name: Method.load(name) for name in names_in(METHODS)}
+        report({name: f"{own.about} ({own.source})" for name, own in methods.items()}, as_json)
         return
     tune_allocator()
     from bertwright.compression.compressing import compress as compressed
@@ -233,7 +234,12 @@ def _taken(model: "TextModel", layers: int, output: Path) -> dict[str, Any]:
         small.save(folder)
     sizes = (sum(p.numel() for p in each.model.parameters()) for each in (model, small))
     before, after = sizes
-    return {"model": str(output), "layers": which, "parameters": after, "smaller": before / after}
+    return {
+        "model": str(output),
+        "layers": [block + 1 for block in which],
+        "parameters": after,
+        "smaller": before / after,
+    }
 
 
 def _check(

@@ -38,7 +38,7 @@ def finetune(
             help="Further settings: adaptation (full, frozen, last, gradual, adapters, lora), "
             "head.kind, head.read, head.layers, head.mix, head.activation, dropout, decay, warmup, "
             "schedule, perturbation (freelb, smart), language_model, share_power, patience, clip, "
-            "length, precision, compile, seed; "
+            "bias_correction, calibrate, length, precision, compile, seed; "
             "answer.KEY for those of the answer, such as answer.stride or answer.weights.",
         ),
     ] = None,
@@ -182,10 +182,11 @@ def _plain(
             are = (
                 "1 training example is" if len(cut) == 1 else f"{len(cut):,} training examples are"
             )
+            windows = ", or read the whole in windows with answer.stride"
             say(
                 f"{told(part.train[cut[0]])}: {are} longer than a row of "
-                f"{result.training.length} pieces and cut, this one first: raise length, or read "
-                f"the whole in windows with answer.stride"
+                f"{result.training.length} pieces and cut, this one first: raise length"
+                f"{windows if part.task.answer.in_windows else ''}"
             )
     return result.as_dict()
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 OPEN = ("similarity", "retrieval", "rank")
 """Tasks by name whose columns are the user's."""
 
+TAGS = ("tag", "upos", "xpos", "feats")
+"""The columns of tags."""
+
 COLUMNS = ("text", "pair", "label", "other")
 """The options that name them."""
 
@@ -84,6 +87,7 @@ class Asked:
             )
 
     def _task(self, context: typer.Context, name: str | None) -> "Task":
+        from bertwright.axes import did_you_mean
         from bertwright.errors import UserError
         from bertwright.tasks.catalogue import find_task, table_task, tagging_task
         from bertwright.tasks.catalogue.making import with_columns
@@ -104,15 +108,10 @@ class Asked:
             return find_task(name)
         if self.tags is not None:
             refuse(context, "--tags reads words and their tags", *names)
-            if self.tags == "tag":
-                return tagging_task("tag")
-            task = find_task(self.tags)
-            if task.answer.name != "tags":
-                raise UserError(
-                    f"--tags {self.tags}: that is no task of tagged words: say --task {self.tags}"
-                )
-            return task
-        refuse(context, "--other is for --task similarity, retrieval and rank", "other")
+            if self.tags not in TAGS:
+                raise UserError(f"--tags: no column {self.tags!r}{did_you_mean(self.tags, TAGS)}")
+            return tagging_task("tag") if self.tags == "tag" else find_task(self.tags)
+        refuse(context, "--other is for --task similarity and retrieval", "other")
         for name, column, taken in (
             ("pair", self.pair, [self.text]),
             ("label", self.label, [self.text, self.pair]),

@@ -18,6 +18,7 @@ from bertwright.model.packing import num_bytes
 from bertwright.model.text_model import TextModel
 from bertwright.recipes.loading import merged
 from bertwright.statistics import estimate, paired
+from bertwright.tasks.adaptation.low_rank import matrices_of
 from bertwright.tasks.data import TaskData
 from bertwright.tasks.evaluation import evaluate
 from bertwright.tasks.fine_tuned import FineTuned
@@ -71,6 +72,7 @@ class Compressed:
             "smaller_without_tables": before["without_tables"] / after["without_tables"],
             "bytes": holds,
             "smaller_in_bytes": held / holds,
+            "zeros": share_of_zeros(self.best.model),
             "seconds": self.seconds,
         }
         if self.alone:
@@ -146,6 +148,15 @@ def num_parameters(model: FineTuned) -> dict[str, int]:
     sizes = {name: p.numel() for name, p in model.net.named_parameters()}
     tables = sum(n for name, n in sizes.items() if name.startswith("encoder.embeddings."))
     return {"all": sum(sizes.values()), "without_tables": sum(sizes.values()) - tables}
+
+
+def share_of_zeros(model: FineTuned) -> float:
+    """Of the weights in the matrices of its blocks."""
+    encoder = model.net.encoder
+    known = dict(encoder.named_parameters())
+    matrices = [known[name] for name in matrices_of(encoder, ("attention", "feed_forward"))]
+    zeros = sum(int((each == 0).sum()) for each in matrices)
+    return zeros / max(sum(each.numel() for each in matrices), 1)
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,8 @@ class LayerMap(Settings):
                 )
         if not found:
             raise UserError(
-                f"no pair of layers is left of a student with {student}: set which to all"
+                f"no pair of layers is left of a student with {student}: take more --layers, or a "
+                f"method that compares others (docs/compression.md)"
             )
         return found
 

@@ -187,8 +187,10 @@ def require_key(headers: Mapping[bytes, bytes], keys: Iterable[str]) -> None:
     says nothing of how nearly it was one."""
     kind, _, shown = headers.get(b"authorization", b"").partition(b" ")
     matches = [secrets.compare_digest(shown.strip(), key.encode()) for key in keys]
-    if matches and not (any(matches) and kind.lower() == b"bearer"):
+    if matches and kind.lower() != b"bearer":
         raise Refusal(401, "a key is needed: send it as Authorization: Bearer KEY")
+    if matches and not any(matches):
+        raise Refusal(401, "the key is none of those that this server knows")
 
 
 def _endpoint(scope: Scope) -> str:

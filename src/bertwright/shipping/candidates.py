@@ -86,7 +86,8 @@ class Candidates:
             raise UserError(
                 f"nothing keeps to the goal: the smallest ({smallest.name}) has "
                 f"{smallest.bytes / 1e6:.4g} MB, the fastest ({fastest.name}) takes "
-                f"{fastest.milliseconds:.2f} ms: ask for less"
+                f"{fastest.milliseconds:.2f} ms: ask for less, or without --goal for a --method of "
+                f"few bits or a smaller --student"
             )
         return next(own for own in (self.at(*key) for key in self._all()) if self._keeps(own))
 

@@ -50,11 +50,11 @@ class Goal:
                 own = {"points": float(match[1])}
             else:
                 raise UserError(
-                    f"--goal {part!r}: say size<=25MB, latency<=5ms@1x64 (rows x pieces), or "
-                    f"loss<=1.0 (points), with commas between"
+                    f"--goal {part!r}: say size<=25MB (or KB, GB), latency<=5ms@1x64 (rows x "
+                    f"pieces), or loss<=1.0 (points), with commas between"
                 )
-            if twice := own.keys() & found.keys():
-                raise UserError(f"--goal {said!r} says {', '.join(sorted(twice))} twice")
+            if own.keys() & found.keys():
+                raise UserError(f"--goal {said!r} says {part.partition('<')[0]} twice")
             found |= own
         rows, length = found.get("rows", 1), found.get("length", 64)
         if rows < 1 or length < 3:

@@ -129,9 +129,11 @@ class Shipment:
     def _tell(self, chosen: Candidate, train: Examples) -> None:
         """The plan, before it begins."""
         self.say(f"plan: {chosen.name}")
-        if chosen.layers < self.depth:
-            minutes = self._foreseen_seconds(chosen, train) / 60
-            self.say(f"{self.method} trains them: about {minutes:.1f} minutes")
+        if chosen.layers == self.depth:
+            self.say(f"no layer has to go: nothing is trained, and {self.method} is not needed")
+            return
+        minutes = self._foreseen_seconds(chosen, train) / 60
+        self.say(f"{self.method} trains them: about {minutes:.1f} minutes")
 
     def _foreseen_seconds(self, chosen: Candidate, train: Examples) -> float:
         """What training should take: every stage answers all examples in every epoch, and the

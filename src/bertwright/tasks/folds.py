@@ -14,6 +14,7 @@ from bertwright.statistics import estimate
 from bertwright.tasks.data import TaskData, grouped_order, held_out
 from bertwright.tasks.evaluation import evaluate
 from bertwright.tasks.finetuning import finetune
+from bertwright.tasks.finetuning_settings import FineTuning
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_training import Watch, unwatched
@@ -21,7 +22,7 @@ from bertwright.tasks.task_training import Watch, unwatched
 
 @dataclass(frozen=True)
 class Folded:
-    """Every metric, of each fold."""
+    """Every metric, of each fold; with several seeds, of the folds of each."""
 
     task: Task
     folds: list[dict[str, float]]
@@ -54,17 +55,21 @@ def cross_validate(
 ) -> Folded:
     """Fine-tune ``folds`` times, each time on what the others judge.
 
-    The folds are disjoint parts of the training examples, drawn by the seed of the settings.
+    The folds are disjoint parts of the training examples, drawn by the seed of the settings, and
+    anew for each of several.
     """
     chosen = dict(settings or {})
+    seeds = FineTuning.of(chosen).seeds_in_turn()
     if data.dev is not None:
         raise UserError("--folds judges by parts of --train: leave --dev out")
     task, examples = data.all_examples()
     scores: list[dict[str, float]] = []
-    for learned, judged in _folds(task, examples, folds, int(chosen.get("seed", 0))):
-        train, dev = held_out(task, learned)
-        result = finetune(model, task, train=train, dev=dev, watch=watch, **chosen)
-        scores.append(evaluate(result.model, judged)["metrics"])
+    for seed in seeds:
+        alone: dict[str, Any] = {**chosen, "seed": seed, "seeds": 1}
+        for learned, judged in _folds(task, examples, folds, seed):
+            train, dev = held_out(task, learned)
+            result = finetune(model, task, train=train, dev=dev, watch=watch, **alone)
+            scores.append(evaluate(result.model, judged)["metrics"])
     return Folded(task, scores)
 
 

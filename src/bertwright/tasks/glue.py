@@ -38,7 +38,8 @@ SUBMISSIONS = {
 }
 """The files of the leaderboard by task."""
 
-MISMATCHED = "MNLI-mm.tsv"
+MISMATCHED, DIAGNOSTIC = "MNLI-mm.tsv", "AX.tsv"
+"""Further ones that the model of MNLI answers."""
 
 OTHER = {
     MODEL: "another model",
@@ -153,15 +154,9 @@ def _told(task: Task, own: Path) -> dict[str, Any]:
 
 
 def _submit(task: Task, folder: Path, out: Path) -> None:
-    """The answers to the test file of a task, where there is one."""
-    files = [("", SUBMISSIONS[task.name])]
-    if task.name == "mnli":
-        files = [("matched", SUBMISSIONS["mnli"]), ("mismatched", MISMATCHED)]
-    for word, name in files:
-        if not any("test" in file.name.lower() for file in folder.iterdir()):
-            return
+    """The answers to the test files of a task, where there are such."""
+    for name, test in _tests(task, folder).items():
         (out / "submission").mkdir(exist_ok=True)
-        test = find_part(folder, "test", word)
         model = load_fine_tuned(out / task.name)
         with (
             atomic_file(out / "submission" / name) as temporary,
@@ -169,6 +164,19 @@ def _submit(task: Task, folder: Path, out: Path) -> None:
         ):
             opened.write("index\tprediction\n")
             opened.writelines(f"{n}\t{said}\n" for n, said in _answers(model, test))
+
+
+def _tests(task: Task, folder: Path) -> dict[str, Path]:
+    """The files that are to be answered, by what the leaderboard calls the answers."""
+    found: dict[str, Path] = {}
+    words = {SUBMISSIONS[task.name]: ""}
+    if task.name == "mnli":
+        words = {SUBMISSIONS["mnli"]: "matched", MISMATCHED: "mismatched"}
+        diagnostic = folder.parent / "diagnostic" / "diagnostic.tsv"
+        found = {DIAGNOSTIC: diagnostic} if diagnostic.is_file() else {}
+    if any("test" in file.name.lower() for file in folder.iterdir()):
+        found |= {name: find_part(folder, "test", word) for name, word in words.items()}
+    return found
 
 
 def _answers(model: FineTuned, test: Path) -> Iterator[tuple[int, str]]:

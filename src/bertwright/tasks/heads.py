@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import torch
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
 from bertwright.axes import Choice
@@ -184,8 +184,8 @@ class BiLstm(HeadChoice):
 
     kind: Literal["bilstm"] = "bilstm"
     read: ReadOut = "places"
-    width: int = 768
-    depth: int = 2
+    width: int = Field(default=768, ge=2)
+    depth: int = Field(default=2, ge=1)
 
     def entered(
         self, beginning: Beginning, width: int

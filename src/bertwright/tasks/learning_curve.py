@@ -16,6 +16,7 @@ from bertwright.model.text_model import TextModel
 from bertwright.statistics import estimate
 from bertwright.tasks.data import TaskData, order_of
 from bertwright.tasks.finetuning import finetune
+from bertwright.tasks.finetuning_settings import FineTuning
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_training import Watch, unwatched
 
@@ -78,22 +79,21 @@ def learning_curve(
     """Fine-tune on so many examples each, None for all; the smaller are a part of the larger, drawn
     anew for every seed."""
     chosen = dict(settings or {})
-    first, seeds = int(chosen.pop("seed", 0)), int(chosen.pop("seeds", 1))
+    seeds = FineTuning.of(chosen).seeds_in_turn()
     task, train, dev = data.parts()
     numbers = [len(train) if size is None else size for size in sizes]
     for number in numbers:
         if not 2 <= number <= len(train):
             raise UserError(f"--sizes {number}: there are {len(train)} training examples")
-    untrained = untrained_like(model, first)
+    untrained = untrained_like(model, seeds[0])
     scores: dict[str, dict[int, list[float]]] = {PRETRAINED: {}, UNTRAINED: {}}
     for number in sorted(set(numbers)):
-        for seed in range(first, first + seeds):
+        for seed in seeds:
             place = order_of(len(train), seed)
             some = [e for e, p in zip(train, place, strict=True) if p < number]
             for name, encoder in ((PRETRAINED, model), (UNTRAINED, untrained)):
-                result = finetune(
-                    encoder, task, train=some, dev=dev, seed=seed, watch=watch, **chosen
-                )
+                alone: dict[str, Any] = {**chosen, "seed": seed, "seeds": 1}
+                result = finetune(encoder, task, train=some, dev=dev, watch=watch, **alone)
                 scores[name].setdefault(number, []).append(result.scores[0])
                 say(f"{number} examples, {name}, seed {seed}: {result.scores[0]:.4g}")
     return Curve(task, scores)

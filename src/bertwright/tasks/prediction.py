@@ -32,7 +32,7 @@ def predict_file(
 
     ``.txt`` has a text on each line (a pair with a tab between, words set apart by white space),
     ``.jsonl`` an object; both are streamed. Other files, and those that the reader of the task
-    claims by name, are read as the task reads them, without labels. Errors: UserError, naming file
+    claims, are read as the task reads them, without labels. Errors: UserError, naming file
     and line.
     """
     return predict(model, behind(kept, model, asked_in(path, model.task)))

@@ -137,7 +137,22 @@ def test_options_of_every_maker(tmp_path: Path) -> None:
             '{"article": "a", "question": "b", "options": ["c"], "answer": "B"}',
             "line 1: the answer 'B' names none of 1 options",
         ),
+        (
+            RaceReader(),
+            "a.jsonl",
+            '{"article": "a", "questions": ["b", "c"], "options": [["d"], ["e"]], "answers": []}',
+            "line 1: 2 questions, 2 lists of options, 0 answers",
+        ),
+        (
+            RaceReader(),
+            "a.jsonl",
+            '{"article": "a", "questions": ["b"], "options": [5], "answers": ["A"]}',
+            "line 1: the options of a question are no list, or it is empty",
+        ),
+        (DreamReader(), "a.json", "5", "a.json is no list of dialogues"),
         (DreamReader(), "a.json", "[[[]]]", "dialogue 1 is no list of turns and questions"),
+        (DreamReader(), "a.json", "[[[], 5]]", "dialogue 1 is no list of turns and questions"),
+        (DreamReader(), "a.json", "[[5, []]]", "dialogue 1 is no list of turns and questions"),
         (
             DreamReader(),
             "a.json",

@@ -112,7 +112,11 @@ def test_a_file_without_names_or_labels(tmp_path: Path) -> None:
         ("x.tsv", "a\tb\tlabel\nx\ty\tz\nx\ty\n", "x.tsv line 3 has 2 columns instead of 3"),
         ("x.tsv", "", "x.tsv is empty"),
         ("x.tsv", "a\tb\tlabel\n", "x.tsv holds no examples"),
-        ("x.csv", 'a,b,label\nx,y,"z\n', "x.csv line 2 is not CSV: unexpected end of data"),
+        (
+            "x.csv",
+            'a,b,label\nx,y,"z\nx,y,z\n',
+            "x.csv line 2: the row that begins here is not CSV (unexpected end of data): look for",
+        ),
         ("x.jsonl", '{"a": "x"}\n', "x.jsonl line 1: no column 'b'"),
         ("x.jsonl", '{"a": "x",\n', "x.jsonl line 1 is not JSON"),
         ("x.jsonl", "[1]\n", "x.jsonl line 1: expected a JSON object, found list"),

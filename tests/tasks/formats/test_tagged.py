@@ -114,7 +114,8 @@ def test_a_sentence_ends_with_the_file(tmp_path: Path) -> None:
             "x.conllu",
             CONLLU.replace("\tSpaceAfter=No", ""),
             "upos",
-            "x.conllu line 5 has 9 columns instead of 10",
+            "x.conllu line 5 has 9 columns instead of 10, which line 3 has: all lines of a file "
+            "have as many",
         ),
         ("x.conllu", IOB2, "upos", "x.conllu line 3: no upos for the word 'Barb'"),
         ("x.conll", "a\nb\n", "tag", "x.conll line 1: no tag for the word 'a'"),

@@ -67,10 +67,12 @@ class Artefact:
             f"{said}: behind the @ of a folder stands {', '.join(get_args(ReadingPrecision))}"
         )
 
-    @property
-    def name(self) -> str:
-        """What tables call it."""
-        return self.folder.name + (f", {self.precision}" if self.precision else "")
+    def name(self, among: Sequence["Artefact"]) -> str:
+        """What tables call it: the last part of its path, or all of it where folders among others
+        have that in common."""
+        alike = {str(own.folder) for own in among if own.folder.name == self.folder.name}
+        said = self.folder.name if len(alike) == 1 else str(self.folder)
+        return said + (f", {self.precision}" if self.precision else "")
 
     @property
     def bytes(self) -> int:
@@ -89,7 +91,12 @@ def compare(
     shapes: Sequence[tuple[int, int, int]] = SHAPES,
 ) -> list[dict[str, Any]]:
     """A line for each, by the keys of ``COLUMNS``; UserError for a folder of no fine-tuned model,
-    and for one of another task than the first, before any of them is scored."""
+    for one of another task than the first and for one that is named twice, before any of them is
+    scored."""
+    for number, artefact in enumerate(artefacts):
+        if artefact in artefacts[:number]:
+            raise UserError(f"{artefact.folder} is named twice: leave one out")
+    names = [artefact.name(artefacts) for artefact in artefacts]
     metrics = [_opened(artefact).task.metrics[0] for artefact in artefacts]
     for artefact, metric in zip(artefacts, metrics, strict=True):
         if metric != metrics[0]:
@@ -98,11 +105,11 @@ def compare(
                 f"compare models of one task"
             )
     found: list[dict[str, Any]] = []
-    for artefact in artefacts:
+    for name, artefact in zip(names, artefacts, strict=True):
         scored = evaluate(_opened(artefact), data)
-        line = {"artefact": artefact.name, "bytes": artefact.bytes}
-        found.append(line | {name: scored[name] for name in ("task", "metric", "score")})
-        say(f"{artefact.name}: {scored['metric']} {scored['score']:.4f}")
+        line = {"artefact": name, "bytes": artefact.bytes}
+        found.append(line | {key: scored[key] for key in ("task", "metric", "score")})
+        say(f"{name}: {scored['metric']} {scored['score']:.4f}")
     for line in found:
         line["lost"] = 100 * (found[0]["score"] - line["score"])
         line["megabytes"] = line["bytes"] / 1e6

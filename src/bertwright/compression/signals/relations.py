@@ -37,7 +37,7 @@ class Relations(Signal):
             if inner % self.heads:
                 raise UserError(
                     f"relations: queries that are {inner} wide cannot be cut into {self.heads} "
-                    f"heads: set heads"
+                    f"heads: choose another method, or one of your own that says heads of relations"
                 )
         return OfRelations(self.heads, own - 1, layer - 1)
 

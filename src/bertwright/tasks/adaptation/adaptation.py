@@ -205,7 +205,9 @@ class LowRank(Adaptation):
     kind: Literal["lora"] = "lora"
     rank: int = Field(default=8, ge=1)
     alpha: float = Field(default=16.0, gt=0)
-    sublayers: tuple[Literal["attention", "feed_forward"], ...] = ("attention",)
+    sublayers: tuple[Literal["attention", "feed_forward"], ...] = Field(
+        default=("attention",), min_length=1
+    )
 
     @property
     def faster(self) -> float:

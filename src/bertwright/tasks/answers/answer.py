@@ -67,6 +67,8 @@ class Answer(Choice):
     """Whether what is said has probabilities that a temperature can mend."""
     together: ClassVar[bool] = False
     """Whether the rows of an example are trained in one step, side by side."""
+    in_windows: ClassVar[bool] = False
+    """Whether a ``stride`` reads in windows what else is cut."""
     metrics: ClassVar[Mapping[str, Metric]] = {}
     usual_metrics: ClassVar[tuple[str, ...]] = ()
 

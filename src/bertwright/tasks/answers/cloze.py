@@ -40,6 +40,7 @@ class ClozeAnswer(ClassAnswer):
     template: str = "{text} It was [MASK]."
     words: dict[str, str] = Field(default_factory=dict[str, str])
     reads: ClassVar[Reads] = "places"
+    in_windows: ClassVar[bool] = False
 
     @field_validator("template")
     @classmethod
@@ -75,6 +76,11 @@ class ClozeAnswering(ClassAnswering):
         """Every output starts as that of the word of its class over the vocabulary."""
         model = source.model
         source.require_output("an answer of cloze")
+        if not source.fills_places:
+            raise UserError(
+                f"an answer of cloze needs a model that fills places, and {model.recipe.name} "
+                f"names what comes next: use prompt"
+            )
         if not isinstance(model.output, Output):
             raise UserError(
                 f"an answer of cloze needs one output for every piece, and {model.recipe.name} "

@@ -38,6 +38,7 @@ class TextAnswer(Answer):
     two windows of a long one, None cuts it."""
 
     stride: int | None = Field(default=None, ge=1)
+    in_windows: ClassVar[bool] = True
 
     def shapes(self) -> tuple[type, ...]:
         return (Example,)

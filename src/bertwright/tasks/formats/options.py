@@ -51,12 +51,18 @@ class RaceReader(OptionReader):
                 "options": [value_of(where, row, "options", list)],
                 "answers": [row.get("answer", "")],
             }
-        options = value_of(where, row, "options", list)
-        answers = value_of(where, row, "answers", list) if labelled else [None] * len(options)
         questions = value_of(where, row, "questions", list)
-        for question, ways, answer in zip(questions, options, answers, strict=True):
+        options = value_of(where, row, "options", list)
+        answers = value_of(where, row, "answers", list) if labelled else [None] * len(questions)
+        if not len(questions) == len(options) == len(answers):
+            raise UserError(
+                f"{where}: {len(questions)} questions, {len(options)} lists of options, "
+                f"{len(answers)} answers: each question has one of both"
+            )
+        for question, listed, answer in zip(questions, options, answers, strict=True):
+            ways = _ways(where, listed)
             label = None if answer is None else _letter(where, answer, len(ways))
-            yield Options(article.strip(), tuple(map(str, ways)), question.strip(), label, where)
+            yield Options(article.strip(), ways, str(question).strip(), label, where)
 
 
 class SwagReader(OptionReader):
@@ -94,13 +100,17 @@ class DreamReader(OptionReader):
     kind: Literal["dream"] = "dream"
 
     def _read(self, path: Path, labelled: bool) -> Iterator[Options]:
-        for number, dialogue in enumerate(json_of(path), start=1):
-            if not isinstance(dialogue, list) or len(dialogue) < 2:
-                raise UserError(f"{path}: dialogue {number} is no list of turns and questions")
+        dialogues = json_of(path)
+        if not isinstance(dialogues, list):
+            raise UserError(f"{path} is no list of dialogues")
+        for number, dialogue in enumerate(dialogues, start=1):
             where = f"{path}, dialogue {number}"
-            turns = " ".join(map(str, dialogue[0]))
-            for asked in dialogue[1]:
-                ways = tuple(map(str, value_of(where, asked, "choice", list)))
+            parts = dialogue[:2] if isinstance(dialogue, list) else []
+            if len(parts) < 2 or not all(isinstance(part, list) for part in parts):
+                raise UserError(f"{where} is no list of turns and questions, a list each")
+            turns = " ".join(map(str, parts[0]))
+            for asked in parts[1]:
+                ways = _ways(where, value_of(where, asked, "choice", list))
                 label = None
                 if labelled:
                     answer = value_of(where, asked, "answer", str)
@@ -108,6 +118,13 @@ class DreamReader(OptionReader):
                         raise UserError(f"{where}: the answer {answer!r} is none of its choices")
                     label = ways.index(answer)
                 yield Options(turns, ways, value_of(where, asked, "question", str), label, where)
+
+
+def _ways(where: str, options: Any) -> tuple[str, ...]:
+    """The options of a question."""
+    if not isinstance(options, list) or not options:
+        raise UserError(f"{where}: the options of a question are no list, or it is empty")
+    return tuple(map(str, options))
 
 
 def _letter(where: str, said: Any, count: int) -> int:

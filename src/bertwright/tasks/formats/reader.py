@@ -21,7 +21,7 @@ class Reader(Choice):
         return None
 
     def claims(self, path: Path) -> bool:
-        """Whether a file is its own by name, and no plain lines of texts."""
+        """Whether a file is its own, by its name or how it begins, and no plain lines of texts."""
         return False
 
     def read(self, path: Path, labelled: bool = True) -> Examples:

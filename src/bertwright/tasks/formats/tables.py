@@ -140,11 +140,16 @@ def _csv(path: Path, header: tuple[str, ...] | None, wanted: list[str]) -> Itera
     reader = csv.reader((line + "\n" for _, line in read_lines(path)), strict=True)
 
     def rows() -> Iterator[tuple[int, list[str]]]:
+        ended = 0
         try:
             for row in reader:
-                yield reader.line_num, row
+                ended = reader.line_num
+                yield ended, row
         except csv.Error as error:
-            raise UserError(f"{path} line {reader.line_num} is not CSV: {error}") from error
+            raise UserError(
+                f"{path} line {ended + 1}: the row that begins here is not CSV ({error}): look "
+                f"for a quote that is not closed, and write one within a text twice"
+            ) from error
 
     return _named(path, header, wanted, rows())
 
@@ -198,7 +203,10 @@ def _named(
                 continue
             fields = [""]  # the only column, of which a line may hold nothing
         if len(fields) != len(names):
-            raise UserError(f"{where} has {len(fields)} columns instead of {len(names)}")
+            raise UserError(
+                f"{where} has {len(fields)} columns instead of {len(names)}: mend the line, or "
+                f"take it out"
+            )
         yield where, dict(zip(names, fields, strict=True))
 
 

@@ -16,6 +16,7 @@ files know no comments, and ``#`` is a word there. ``-DOCSTART-`` sentences are 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -43,6 +44,9 @@ PLAIN = Layout(word=0, tags={"tag": -1}, num_columns=2)
 Row = tuple[int, list[str]]
 """The number of a line, and its columns."""
 
+LONGEST_SENTENCE = 1000
+"""Lines in which a file of columns has come to the end of a sentence."""
+
 _RANGE_OR_EMPTY_NODE = re.compile(r"\d+[-.]\d+")
 
 
@@ -51,6 +55,23 @@ class TagReader(Reader):
 
     kind: Literal["tagged"] = "tagged"
     column: str = "tag"
+
+    def claims(self, path: Path) -> bool:
+        """Columns go by ``.txt`` as well (CoNLL-2003): the first lines that stand together before
+        an empty one have as many words each, and more than one."""
+        if suffix_of(path) != ".txt":
+            return False
+        widths: list[int] = []
+        for _, line in islice(read_lines(path), LONGEST_SENTENCE):
+            if line.startswith("#"):
+                continue
+            if line.strip():
+                widths.append(len(line.split("\t" if "\t" in line else None)))
+            elif len(widths) > 1:
+                return len(set(widths)) == 1 and widths[0] > 1
+            else:
+                widths = []
+        return False
 
     def read(self, path: Path, labelled: bool = True) -> list[TaggedWords]:
         """Errors: UserError, naming file and line, for a column that the layout does not have, a
@@ -77,7 +98,9 @@ def _read(path: Path, column: str | None) -> list[TaggedWords]:
 def sentences_of(path: Path) -> Iterator[list[Row]]:
     """The rows of every sentence, all of one width."""
     lines = list(read_lines(path))
-    first = next((line for _, line in lines if line.strip() and not line.startswith("#")), "")
+    begin, first = next(
+        ((n, line) for n, line in lines if line.strip() and not line.startswith("#")), (0, "")
+    )
     separator = "\t" if "\t" in first else None
     width = len(first.split(separator))
     sentence: list[Row] = []
@@ -90,7 +113,10 @@ def sentences_of(path: Path) -> Iterator[list[Row]]:
         elif len(row) == width:
             sentence.append((number, row))
         elif not row[0].startswith("#"):
-            raise UserError(f"{path} line {number} has {len(row)} columns instead of {width}")
+            raise UserError(
+                f"{path} line {number} has {len(row)} columns instead of {width}, which line "
+                f"{begin} has: all lines of a file have as many"
+            )
     if sentence:
         yield sentence
 

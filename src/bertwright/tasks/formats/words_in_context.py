@@ -35,7 +35,7 @@ class WordInContextReader(Reader):
         for number, line in read_lines(path):
             where, fields = f"{path} line {number}", line.split("\t")
             if len(fields) != 5:
-                raise UserError(f"{where} has {len(fields)} columns instead of 5")
+                raise UserError(f"{where} has {len(fields)} columns instead of 5: mend it")
             label = labels[number - 1] if number <= len(labels) else None
             first, second = f"{fields[0]}: {fields[3].strip()}", fields[4].strip()
             examples.append(Example(first, second, label, where=where))
