@@ -112,7 +112,7 @@ def write_text(path: Path, text: str) -> None:
 
 def require_free(path: Path) -> None:
     """Refuse to write over something that is there, or where nothing can be made."""
-    _require_room(path)
+    require_room(path)
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise UserError(f"{path} already exists: choose another folder with -o, or remove it")
 
@@ -121,10 +121,11 @@ def require_writable(file: Path) -> None:
     """Refuse a file that cannot be written or replaced, before what it shall hold is found."""
     if file.is_dir():
         raise UserError(f"{file} is a folder: name a file")
-    _require_room(file)
+    require_room(file)
 
 
-def _require_room(path: Path) -> None:
+def require_room(path: Path) -> None:
+    """Refuse what cannot be made where it should stand."""
     above = next(folder for folder in path.absolute().parents if folder.exists())
     # What permissions say holds neither for who may do everything nor for every file system.
     try:

@@ -2,9 +2,12 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
+from bertwright.compression import compressing
 from bertwright.compression.compressing import compress
 from bertwright.compression.method import METHODS, Method, names_in
 from bertwright.compression.quantisation import Quantised
@@ -15,7 +18,7 @@ from bertwright.interop.loading import load
 from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.data import TaskData
 from bertwright.tasks.fine_tuned import FineTuned, load_fine_tuned
-from bertwright.tasks.finetuning import finetune
+from bertwright.tasks.finetuning import FineTuneResult, finetune
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
 from small_tasks import classes, tagged
@@ -75,6 +78,43 @@ def test_every_method_leaves_a_smaller_model(
     # A toy is smaller than a whole student.
     assert told["smaller"] > 1 or how.student or how.stages[0].settings.get("adaptation")
     assert len(told["alone"]) == len(told["scores"]) == 1
+
+
+@pytest.mark.parametrize("name", ["tiny-task", "heads-units-iterative", "albert-share"])
+def test_a_run_that_was_stopped_goes_on_behind_its_last_stage(
+    teacher: FineTuned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    learned: list[FineTuneResult] = []
+
+    def counted(*given: Any, **settings: Any) -> FineTuneResult:
+        learned.append(finetune(*given, **settings))
+        return learned[-1]
+
+    def stopped(*given: Any, **settings: Any) -> FineTuneResult:
+        if learned:
+            raise KeyboardInterrupt
+        return counted(*given, **settings)
+
+    def found(**more: Any) -> dict[str, torch.Tensor]:
+        settings = {**QUICK, "epochs": 1, "seed": 3}
+        done = compress(teacher, name, data_of(teacher), settings=settings, **more)
+        return done.best.model.net.state_dict()
+
+    whole = found()
+    monkeypatch.setattr(compressing, "finetune", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        found(work=tmp_path / "work")
+    monkeypatch.setattr(compressing, "finetune", counted)
+    continued = found(work=tmp_path / "work")
+    assert len(learned) == len(Method.load(name).stages) == 2
+    for tensor, other in zip(whole.values(), continued.values(), strict=True):
+        assert torch.equal(tensor, other)
+    (before,) = (tmp_path / "work").glob("student-*")
+    assert isinstance(load(before), FineTuned)
+    learned.clear()
+    with pytest.raises(UserError, match=r"task.json is no folder that can be written to"):
+        found(work=before / "task.json")
+    assert not learned
 
 
 def test_the_share_that_is_zero_is_told(teacher: FineTuned, tmp_path: Path) -> None:

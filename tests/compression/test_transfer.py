@@ -209,7 +209,7 @@ def test_a_method_learns_from_changed_texts_that_can_be_read(pretrained, tmp_pat
     method.write_text(json.dumps({"about": "a", "source": "b", "stages": stages}))
     assert Method.load(str(method)).stages[0].augmentation is not None
     data = TaskData(teacher.task, train=classes(), dev=classes())
-    given = {"layers": 1, "answers": tmp_path / "answers", "settings": {**QUICK, "epochs": 1}}
+    given = {"layers": 1, "work": tmp_path / "work", "settings": {**QUICK, "epochs": 1}}
     with pytest.raises(UserError, match="with --namer"):
         compress(teacher, str(method), data, **given)
     namer = pretrained()
@@ -219,7 +219,7 @@ def test_a_method_learns_from_changed_texts_that_can_be_read(pretrained, tmp_pat
     )
     for tensor, other in zip(first.values(), second.values(), strict=True):
         assert torch.equal(tensor, other)
-    (folder,) = (tmp_path / "answers").iterdir()
+    (folder,) = (tmp_path / "work").iterdir()
     assert folder.name.startswith("task-masked-")
     lines = [json.loads(line) for line in (folder / TEXTS).read_text().splitlines()]
     assert len(lines) > len(classes())

@@ -24,7 +24,7 @@ FOR_A_TASK = (
     "student",
     "transfer",
     "namer",
-    "answers",
+    "work",
     "seeds",
     "alone",
 )
@@ -87,11 +87,11 @@ def compress(
             "(--student)."
         ),
     ] = None,
-    answers: Annotated[
+    work: Annotated[
         Path | None,
         typer.Option(
-            help="A folder that keeps the texts which the teacher answers, and what it says: a run "
-            "that was stopped goes on with them."
+            help="A folder that keeps what is made on the way: texts and what the teacher says of "
+            "them, the student behind each stage. A run that was stopped goes on with them."
         ),
     ] = None,
     goal: Annotated[
@@ -192,9 +192,7 @@ def compress(
     given = TaskData(teacher.task, data, train, dev)
     if wanted is not None:
         because = "--goal plans by itself"
-        refuse(
-            context, because, "layers", "student", "transfer", "namer", "answers", "seeds", "alone"
-        )
+        refuse(context, because, "layers", "student", "transfer", "namer", "work", "seeds", "alone")
         with uninterrupted():
             shipment = Shipment(teacher, wanted, given, method, say, settings)
             shipped = shipment.ship(output)
@@ -213,7 +211,7 @@ def compress(
             layers=layers,
             transfer=None if transfer is None else InFile(transfer, teacher.task),
             namer=None if namer is None else load(namer),
-            answers=answers,
+            work=work,
             seeds=seeds,
             alone=alone,
             out=output,

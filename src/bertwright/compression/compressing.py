@@ -5,15 +5,17 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from bertwright.compression.beginning import beginning
+from bertwright.compression.kept_students import KeptStudents
 from bertwright.compression.method import Method, Stage
 from bertwright.compression.suiting import require_suiting, require_transfer_read
 from bertwright.compression.transfer import TransferSets
-from bertwright.files import require_free
+from bertwright.files import require_free, require_room
 from bertwright.model.packing import num_bytes
 from bertwright.model.text_model import TextModel
 from bertwright.recipes.loading import merged
@@ -91,7 +93,7 @@ def compress(
     layers: int | None = None,
     transfer: Iterable[AnyExample] | None = None,
     namer: TextModel | None = None,
-    answers: Path | None = None,
+    work: Path | None = None,
     seeds: int = 1,
     alone: bool = False,
     out: Path | None = None,
@@ -105,8 +107,9 @@ def compress(
     file, drawn anew by every seed. ``transfer`` are texts without labels, for methods that learn
     from such: without any, those of the task. There may be more of them than memory holds; they
     must be there as often as they are asked for. ``namer`` names words for methods that change
-    texts: without one the student, where it can. In the folder ``answers`` the changed texts and
-    what the teacher says are kept: a run that was stopped goes on with them. With ``alone`` the
+    texts: without one the student, where it can. In the folder ``work`` the changed texts,
+    what the teacher says of them and the student behind each stage are kept: a run that was stopped
+    goes on with them. With ``alone`` the
     same student is trained without a teacher, too. ``settings`` are those of fine-tuning, for all
     stages. The best model is written to ``out``.
 
@@ -115,6 +118,8 @@ def compress(
     began, how = time.monotonic(), Method.load(method)
     if out is not None:
         require_free(out)
+    if work is not None:
+        require_room(work / "student")
     stated = {"length": teacher.maker.length, **(settings or {})}
     first = FineTuning.of(stated).seed
     require_suiting(how, teacher.net.recipe.encoder, student, layers)
@@ -122,13 +127,14 @@ def compress(
         require_transfer_read(how, student)
     task, train, dev = data.parts()
     each = range(first, first + seeds)
-    with nullcontext(answers) if answers else TemporaryDirectory() as folder:
+    with nullcontext(work) if work else TemporaryDirectory() as folder:
         names = student if namer is None and isinstance(student, TextModel) else namer
         sets = TransferSets(teacher, train, transfer, Path(folder), names, first)
         begins = beginning(teacher, student, layers, how, sets)
         for stage in how.stages:
             sets.of(stage.texts, stage.augmentation)
-        schooling = _Schooling(how, teacher, begins, task, sets, dev, watch, stated)
+        kept = KeptStudents(Path(folder), teacher)
+        schooling = _Schooling(how, teacher, begins, task, sets, dev, watch, stated, kept)
         compressed = Compressed(
             method,
             teacher,
@@ -171,24 +177,32 @@ class _Schooling:
     dev: Examples
     watch: Watch
     settings: Mapping[str, Any]
+    kept: KeptStudents
 
     def taught(self, seed: int) -> FineTuneResult:
         """All stages, one after the other; the last one's model."""
-        student, result = self.begins(seed), None
-        for stage in self.method.stages:
-            student, settings = self._before(student, stage)
-            result = finetune(
-                student,
-                self.task,
-                train=self.sets.of(stage.texts, stage.augmentation),
-                dev=self.dev,
-                watch=self.watch,
-                teacher=stage.taught_by(self.teacher),
-                **merged(settings, {**self.settings, "seed": seed}),
-            )
-            student = result.model
-        assert result is not None, "a method has a stage"
-        return result
+        *before, last = self.method.stages
+        student, stated = self.begins(seed), {**self.settings, "seed": seed}
+        for stage in before:
+            learn = partial(self._learned, student, stage, stated)
+            texts = self.sets.of(stage.texts, stage.augmentation)
+            student = self.kept.behind(stage, student, texts, self.dev, stated, learn)
+        return self._learned(student, last, stated)
+
+    def _learned(
+        self, student: TextModel, stage: Stage, stated: Mapping[str, Any]
+    ) -> FineTuneResult:
+        """What a stage makes of a student."""
+        student, settings = self._before(student, stage)
+        return finetune(
+            student,
+            self.task,
+            train=self.sets.of(stage.texts, stage.augmentation),
+            dev=self.dev,
+            watch=self.watch,
+            teacher=stage.taught_by(self.teacher),
+            **merged(settings, stated),
+        )
 
     def _before(self, student: TextModel, stage: Stage) -> tuple[TextModel, Mapping[str, Any]]:
         """What a stage begins with, and its settings."""

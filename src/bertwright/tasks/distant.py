@@ -31,6 +31,9 @@ Value = TypeVar("Value")
 class Distant(Sequence[AnyExample]):
     """The examples: as a sequence, of which each is read when it is asked for."""
 
+    sum: str
+    """A SHA-256 sum that tells them from others."""
+
 
 class OnDemand(Sequence[Value], Generic[Value]):
     """So many values, each of which is made when it is asked for."""

@@ -14,14 +14,11 @@ MODEL, TRAIN, HELD_OUT = "model", "training_examples", "held_out_examples"
 
 
 def origins(model: TextModel, train: Examples, held_out: Examples) -> Mapping[str, str]:
-    """SHA-256 sums of a model and of examples; none of examples that stand on the disk, because
-    there may be more of them than anybody waits for."""
-    data = {TRAIN: train, HELD_OUT: held_out}
-    of_data = {n: _of_examples(own) for n, own in data.items() if not isinstance(own, Distant)}
-    return {MODEL: _of_model(model), **of_data}
+    """SHA-256 sums of a model and of examples."""
+    return {MODEL: of_model(model), TRAIN: _of_examples(train), HELD_OUT: _of_examples(held_out)}
 
 
-def _of_model(model: TextModel) -> str:
+def of_model(model: TextModel) -> str:
     """Of all that decides what is learned from it, the head of an earlier fine-tuning too."""
     net = model.net if isinstance(model, FineTuned) else model.model
     found = sha256(f"{net.recipe.as_yaml()}{model.tokenizer.hash}".encode())
@@ -33,6 +30,8 @@ def _of_model(model: TextModel) -> str:
 
 def _of_examples(examples: Examples) -> str:
     """Of what they say, wherever they stood."""
+    if isinstance(examples, Distant):
+        return examples.sum
     found = sha256()
     for example in examples:
         found.update(f"{example!r}\n".encode("utf-8", "surrogatepass"))

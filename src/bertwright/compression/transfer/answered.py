@@ -6,6 +6,7 @@ import mmap
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import overload
 
@@ -33,6 +34,8 @@ class AnsweredTexts(Distant):
 
     def __init__(self, folder: Path, teacher: FineTuned) -> None:
         self.teacher = teacher
+        # The name of the folder says of whom texts were asked, chunks which they are.
+        self.sum = sha256(folder.name.encode() + (folder / CHUNKS).read_bytes()).hexdigest()
         with open(folder / TEXTS, "rb") as opened:
             self._texts = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
         self._index = np.memmap(folder / INDEX, np.int64, "r").reshape(-1, 2)

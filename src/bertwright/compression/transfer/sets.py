@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from torch import nn
 
 from bertwright.compression.augmentation import (
     Augmentation,
@@ -34,6 +33,7 @@ from bertwright.tasks.answers import Floats
 from bertwright.tasks.answers.answer import by_example
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.examples import AnyExample, Examples
+from bertwright.tasks.origins import of_model
 from bertwright.tasks.prediction import AT_ONCE
 from bertwright.text.duplicates import FirstHolders
 
@@ -116,13 +116,12 @@ class TransferSets:
 
     def _name(self, source: Source, augmentation: Augmentation | None) -> str:
         """Of the folder of a set: what it follows from, but for the texts themselves."""
-        teacher, namer = self.teacher, self.namer
-        told = [teacher.told(), _digest(teacher.net), teacher.tokenizer.hash, teacher.precision]
+        told = [of_model(self.teacher), self.teacher.told(), self.teacher.precision]
         if augmentation is not None:
             told += [augmentation.model_dump_json(), str(self.seed)]
             told.append(sha256("\n".join(_Texts(self.train)).encode()).hexdigest())
-            if namer is not None:
-                told += [_digest(namer.model), namer.tokenizer.hash]
+            if self.namer is not None:
+                told.append(of_model(self.namer))
         kind = "as-they-are" if augmentation is None else augmentation.own_kind()
         return f"{source}-{kind}-{sha256(json.dumps(told).encode()).hexdigest()[:12]}"
 
@@ -175,12 +174,3 @@ def _said(teacher: FineTuned, examples: Examples) -> tuple[list[AnyExample], lis
     parts = by_example(rows, outputs, len(examples))
     whole = [np.concatenate([none, *(output for _, output in own)]) for own in parts]
     return [answered(e, s) for e, s in zip(examples, said, strict=True)], whole
-
-
-def _digest(module: nn.Module) -> str:
-    """What tells parameters from others."""
-    found = sha256()
-    for name, tensor in module.named_parameters():
-        found.update(name.encode())
-        found.update(tensor.detach().float().cpu().numpy().tobytes())
-    return found.hexdigest()
