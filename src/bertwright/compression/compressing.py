@@ -107,11 +107,10 @@ def compress(
     file, drawn anew by every seed. ``transfer`` are texts without labels, for methods that learn
     from such: without any, those of the task. There may be more of them than memory holds; they
     must be there as often as they are asked for. ``namer`` names words for methods that change
-    texts: without one the student, where it can. In the folder ``work`` the changed texts,
-    what the teacher says of them and the student behind each stage are kept: a run that was stopped
-    goes on with them. With ``alone`` the
-    same student is trained without a teacher, too. ``settings`` are those of fine-tuning, for all
-    stages. The best model is written to ``out``.
+    texts: without one the student, where it can. In the folder ``work`` the changed texts, what the
+    teacher says of them and the student behind each stage are kept: a run that was stopped goes on
+    with them. With ``alone`` the same student is trained without a teacher, too. ``settings`` are
+    those of fine-tuning, for all stages. The best model is written to ``out``.
 
     Errors: UserError for what does not go together.
     """
@@ -133,7 +132,7 @@ def compress(
         begins = beginning(teacher, student, layers, how, sets)
         for stage in how.stages:
             sets.of(stage.texts, stage.augmentation)
-        kept = KeptStudents(Path(folder), teacher)
+        kept = KeptStudents(Path(folder), teacher, train, dev)
         schooling = _Schooling(how, teacher, begins, task, sets, dev, watch, stated, kept)
         compressed = Compressed(
             method,
@@ -186,7 +185,7 @@ class _Schooling:
         for stage in before:
             learn = partial(self._learned, student, stage, stated)
             texts = self.sets.of(stage.texts, stage.augmentation)
-            student = self.kept.behind(stage, student, texts, self.dev, stated, learn)
+            student = self.kept.behind(stage, student, texts, stated, learn)
         return self._learned(student, last, stated)
 
     def _learned(

@@ -155,9 +155,9 @@ def _told(task: Task, own: Path) -> dict[str, Any]:
 
 def _submit(task: Task, folder: Path, out: Path) -> None:
     """The answers to the test files of a task, where there are such."""
+    model = load_fine_tuned(out / task.name)
     for name, test in _tests(task, folder).items():
         (out / "submission").mkdir(exist_ok=True)
-        model = load_fine_tuned(out / task.name)
         with (
             atomic_file(out / "submission" / name) as temporary,
             open(temporary, "w", encoding="utf-8") as opened,

@@ -15,7 +15,7 @@ MODEL, TRAIN, HELD_OUT = "model", "training_examples", "held_out_examples"
 
 def origins(model: TextModel, train: Examples, held_out: Examples) -> Mapping[str, str]:
     """SHA-256 sums of a model and of examples."""
-    return {MODEL: of_model(model), TRAIN: _of_examples(train), HELD_OUT: _of_examples(held_out)}
+    return {MODEL: of_model(model), TRAIN: of_examples(train), HELD_OUT: of_examples(held_out)}
 
 
 def of_model(model: TextModel) -> str:
@@ -28,7 +28,7 @@ def of_model(model: TextModel) -> str:
     return found.hexdigest()
 
 
-def _of_examples(examples: Examples) -> str:
+def of_examples(examples: Examples) -> str:
     """Of what they say, wherever they stood."""
     if isinstance(examples, Distant):
         return examples.sum
