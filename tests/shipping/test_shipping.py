@@ -17,8 +17,10 @@ from bertwright.interop.loading import load
 from bertwright.interop.onnx import export_onnx
 from bertwright.model import Model
 from bertwright.model.text_model import TextModel
-from bertwright.shipping.candidates import Candidates, Form, shipped_bytes, write
+from bertwright.shipping.candidates import Candidates
+from bertwright.shipping.forms import PLAIN, Form, shipped_bytes
 from bertwright.shipping.goal import Goal
+from bertwright.shipping.shapes import Shape
 from bertwright.shipping.shipping import Shipment
 from bertwright.tasks.catalogue import table_task
 from bertwright.tasks.data import TaskData
@@ -41,9 +43,16 @@ def tuned() -> FineTuned:
     return finetune(model, colours, train=classes(), dev=classes(), **QUICK).model
 
 
-def shipment(model: FineTuned, goal: str, said: list[str]) -> Shipment:
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where what was exported once stays."""
+    return tmp_path_factory.mktemp("work")
+
+
+def shipment(model: FineTuned, goal: str, said: list[str], work: Path | None = None) -> Shipment:
     data = TaskData(model.task, train=classes(), dev=classes())
-    return Shipment(model, Goal.of(goal), data, "output-distillation", said.append, QUICK)
+    method = "output-distillation"
+    return Shipment(model, Goal.of(goal), data, method, said.append, QUICK, work)
 
 
 @given(
@@ -98,43 +107,83 @@ def test_where_nothing_has_to_go_nothing_goes(tuned: FineTuned, tmp_path: Path) 
     assert again.predict(["a red bird"]) == tuned.predict(["a red bird"])
 
 
+@pytest.mark.parametrize(
+    ("limit", "shape", "form", "taught"),
+    [
+        ((Shape(2), Form("int8")), Shape(2), "int8", False),
+        ((Shape(2), Form("int8", trimmed=True)), Shape(2), "int8", False),
+        ((Shape(2, 0.5), Form("int8", trimmed=True)), None, "int8", True),
+    ],
+)
 def test_what_is_shipped_keeps_to_its_size(
-    tuned: FineTuned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tuned: FineTuned,
+    work: Path,
+    tmp_path: Path,
+    limit: tuple[Shape, Form],
+    shape: Shape | None,
+    form: str,
+    taught: bool,
 ) -> None:
-    measured = Candidates(tuned, Goal(), tmp_path, lambda line: None)
-    forms: list[tuple[int, Form]] = [(2, "weights"), (2, "int8"), (1, "weights"), (1, "int8")]
-    for layers, form in reversed(forms):
-        measured.at(layers, form)
-    known = measured.known
-    assert [(own.layers, own.form) for own in known] == forms
-    monkeypatch.setattr(
-        Candidates,
-        "_measured",
-        lambda self, layers, form, _: next(
-            own for own in known if (own.layers, own.form) == (layers, form)
-        ),
-    )
-    small = known[2]
-    goal = f"size<={small.bytes / 1e3:.3f}KB"
-    result = shipment(tuned, goal, []).ship(tmp_path / "out")
-    first = next(own for own in known if own.bytes <= small.bytes)
-    assert result["plan"] == first.name
-    assert result["kept"]
-    told = {own.name: {"bytes": own.bytes, "milliseconds": own.milliseconds} for own in known}
-    assert result["candidates"].items() <= told.items()
-    assert first.name in result["candidates"]
-    assert shipped_bytes(tmp_path / "out") == result["shipped"]["bytes"] <= small.bytes
-    assert result == json.loads((tmp_path / "out" / "shipping.json").read_text())
-    assert isinstance(load(tmp_path / "out"), FineTuned)
-
-
-def test_what_nothing_keeps_is_said_of_the_least(tuned: FineTuned, tmp_path: Path) -> None:
+    measured = Candidates(tuned, Goal(), classes(), work, lambda line: None)
+    goal = f"size<={measured.at(*limit).bytes / 1e3:.3f}KB"
     said: list[str] = []
-    with pytest.raises(UserError, match="nothing keeps to the goal: the smallest"):
-        shipment(tuned, "size<=1KB", said).ship(tmp_path / "none")
-    measured = [line.partition(":")[0] for line in said]
-    assert measured == ["2 layers, weights", "1 layers, weights", "1 layers, 8 bits"]
+    result = shipment(tuned, goal, said, work).ship(tmp_path / "out")
+    assert result["kept"]
+    assert result["method"] == ("output-distillation" if taught else None)
+    size = shipped_bytes(tmp_path / "out")
+    assert size == result["shipped"]["bytes"] <= measured.at(*limit).bytes
+    assert result["candidates"][result["plan"]]["bytes"] == pytest.approx(size, rel=0.02)
+    assert result == json.loads((tmp_path / "out" / "shipping.json").read_text())
+    again = load(tmp_path / "out")
+    assert isinstance(again, FineTuned)
+    assert len(again.predict(["a red bird"])) == 1
+    assert form == ("int8" if "8 bits" in result["plan"] else "weights")
+    if shape is not None:
+        assert result["plan"].startswith(f"{shape.name}, ")
+    assert any(line.startswith("plan: ") for line in said)
+    assert taught == bool(result["loss_by_shape"])
+
+
+def test_what_nothing_keeps_is_said_of_the_least(
+    tuned: FineTuned, work: Path, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    with pytest.raises(UserError, match="nothing keeps to the goal: the smallest \\(1 layer, 25%"):
+        shipment(tuned, "size<=1KB", said, work).ship(tmp_path / "none")
+    assert not any(line.startswith("plan") for line in said)
     assert not (tmp_path / "none").exists()
+
+
+def test_what_was_exported_is_not_exported_again(
+    tuned: FineTuned, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(goal: Goal) -> list[tuple[Shape, Form, int]]:
+        measured = Candidates(tuned, goal, classes(), work, lambda line: None)
+        own = [measured.at(Shape(1), PLAIN), measured.at(Shape(2), Form("int8"))]
+        return [(each.shape, each.form, each.bytes) for each in own]
+
+    first = found(Goal())
+    monkeypatch.setattr(Form, "write", lambda *_: pytest.fail("again"))
+    assert found(Goal(rows=2, length=8)) == first
+
+
+def test_a_form_that_loses_more_than_it_may_is_not_taken(
+    tuned: FineTuned, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = Candidates(tuned, Goal(), classes(), work, lambda line: None)
+    half = measured.at(Shape(2, 0.5), PLAIN).bytes
+    assert measured.at(Shape(2), Form("int8")).bytes < half
+    scores = iter([0.9, 0.7, 0.9, 0.7])
+    monkeypatch.setattr("bertwright.shipping.planning.evaluate", lambda *_: {"score": next(scores)})
+    result = shipment(tuned, f"size<={half / 1e3:.3f}KB, loss<=90", [], work).ship(
+        tmp_path / "free"
+    )
+    assert result["plan"] == "2 layers, 8 bits"
+    scores = iter([0.9, 0.7, 0.7, 0.7])
+    result = shipment(tuned, f"size<={half / 1e3:.3f}KB, loss<=19", [], work).ship(tmp_path / "out")
+    assert result["lost_by_form"]["8 bits"] == pytest.approx(20)
+    assert result["plan"].endswith("weights")
+    assert result["method"] == "output-distillation"
 
 
 def test_settings_are_looked_at_before_anything_is_measured(
@@ -145,13 +194,13 @@ def test_settings_are_looked_at_before_anything_is_measured(
     with pytest.raises(UserError, match="no key 'epoch'"):
         wrong.ship(tmp_path / "none")
     whole = replace(shipment(tuned, "size<=1KB", said), method="heads-units-iterative")
-    with pytest.raises(UserError, match="which heads-units-iterative cannot teach"):
+    with pytest.raises(UserError, match="which heads-units-iterative would choose"):
         whole.ship(tmp_path / "none")
     assert not said
 
 
 def test_what_is_shipped_in_8_bits_has_nothing_else(tuned: FineTuned, tmp_path: Path) -> None:
-    write(tuned, "int8", tmp_path / "graph")
+    Form("int8").write(tuned, classes(), tmp_path / "graph")
     assert not (tmp_path / "graph" / "model.onnx").exists()
     assert "`model.onnx`" not in (tmp_path / "graph" / "README.md").read_text()
     assert len(load(tmp_path / "graph").predict(["a red bird"])) == 1
@@ -183,16 +232,24 @@ def test_a_goal_that_was_missed_is_no_success(
     assert told == json.loads((tmp_path / "out" / "shipping.json").read_text())
 
 
-def test_a_goal_needs_blocks_and_rows_that_can_be_read(tuned: FineTuned, tmp_path: Path) -> None:
+def test_a_goal_asks_for_rows_that_can_be_read(tuned: FineTuned, tmp_path: Path) -> None:
     longest = tuned.net.encoder.longest
     assert longest is not None
     with pytest.raises(UserError, match=f"reads rows of {longest} pieces at most"):
         shipment(tuned, f"latency<=5ms@1x{longest + 1}", []).ship(tmp_path / "long")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_without_blocks_has_forms_alone(tuned: FineTuned, tmp_path: Path) -> None:
     table = static_table(
         TextModel(Model.build(toy("bert"), tuned.tokenizer.size), tuned.tokenizer), 8
     )
     alone = finetune(table, tuned.task, train=classes(), dev=classes(), **QUICK).model
-    with pytest.raises(UserError, match="this has none"):
-        shipment(alone, "size<=1KB", []).ship(tmp_path / "none")
+    alone.save(tmp_path / "table")
+    size = shipped_bytes(tmp_path / "table")
+    result = shipment(alone, f"size<={(size - 1) / 1e3:.3f}KB", []).ship(tmp_path / "out")
+    assert result["method"] is None
+    assert result["shipped"]["bytes"] < size
+    with pytest.raises(UserError, match="nothing keeps to the goal"):
+        shipment(alone, "size<=0.01KB", []).ship(tmp_path / "none")
     assert sharpness(alone, classes()) == []
-    assert not list(tmp_path.iterdir())

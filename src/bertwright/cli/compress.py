@@ -91,14 +91,15 @@ def compress(
         Path | None,
         typer.Option(
             help="A folder that keeps what is made on the way: texts and what the teacher says of "
-            "them, the student behind each stage. A run that was stopped goes on with them."
+            "them, the student behind each stage, what was exported for a --goal. A run that was "
+            "stopped goes on with them."
         ),
     ] = None,
     goal: Annotated[
         str | None,
         typer.Option(
-            help="The largest that keeps to it, as weights or in 8 bits (exit code 1 where it has "
-            "lost too much): "
+            help="What keeps to it and loses least: layers, heads, units and pieces go and numbers "
+            "have 8 bits as far as they must (exit code 1 where too much is lost): "
             "size<=25MB, latency<=5ms@1x64 (rows x pieces), loss<=1.0 (points), or some of these."
         ),
     ] = None,
@@ -166,6 +167,7 @@ def compress(
     from bertwright.interop.loading import load
     from bertwright.recipes.loading import changed
     from bertwright.shipping.goal import Goal
+    from bertwright.shipping.page import lines
     from bertwright.shipping.shipping import Shipment
     from bertwright.tasks.data import TaskData
     from bertwright.tasks.fine_tuned import FineTuned
@@ -192,11 +194,14 @@ def compress(
     given = TaskData(teacher.task, data, train, dev)
     if wanted is not None:
         because = "--goal plans by itself"
-        refuse(context, because, "layers", "student", "transfer", "namer", "work", "seeds", "alone")
+        refuse(context, because, "layers", "student", "transfer", "namer", "seeds", "alone")
         with uninterrupted():
-            shipment = Shipment(teacher, wanted, given, method, say, settings)
+            shipment = Shipment(teacher, wanted, given, method, say, settings, work)
             shipped = shipment.ship(output)
-        report(shipped, as_json)
+        if as_json:
+            report(shipped, as_json)
+        else:
+            print(*lines(shipped), sep="\n")
         if not shipped["kept"]:
             missed = "; ".join(shipped["missed"])
             say(f"bertwright: the goal is not kept ({missed}): what came nearest is in {output}")

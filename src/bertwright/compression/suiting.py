@@ -35,6 +35,12 @@ def require_suiting(
             f"{'removing' if first.removing else 'bits'} asks what matters for the task: leave "
             f"--student and --layers out, so that the fine-tuned model itself becomes small"
         )
+    require_taught(method, teacher, own)
+
+
+def require_taught(method: Method, teacher: EncoderChoice, own: EncoderChoice) -> None:
+    """Errors: UserError where a student that is ``own`` has not what is heard of the teacher, or
+    replaced or masked."""
     for stage in method.stages:
         if stage.replacing is not None:
             require_equal_parts(num_layers(teacher), num_layers(own))

@@ -1,29 +1,21 @@
-"""What could be shipped: some of the layers, as weights or as a graph in 8 bits. How large and how
-fast each is, is known before anything is trained, because neither depends on what is learned."""
+"""What could be shipped: a shape of the model in a form. How large and how fast it is, is known
+before anything is trained, because neither depends on what is learned."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from statistics import median
-from typing import Literal
 
 from bertwright.bench.artefacts.answering import rows_of
-from bertwright.compression.quantisation import unrounded
-from bertwright.compression.students import layers_taken, with_layers
-from bertwright.errors import UserError
 from bertwright.interop.loading import load
-from bertwright.interop.onnx import export_onnx
-from bertwright.model.folder import WEIGHTS
+from bertwright.shipping.forms import Form, shipped_bytes
 from bertwright.shipping.goal import Goal
+from bertwright.shipping.shapes import Shape, blank, whole
 from bertwright.tasks.fine_tuned import FineTuned
-from bertwright.tasks.task_model import TaskModel
-
-Form = Literal["weights", "int8"]
-"""As what a model is shipped: its own folder, or an ONNX folder in 8 bits."""
-
-FORMS: tuple[Form, ...] = ("weights", "int8")
-"""All of them, what is likely to lose less first."""
+from bertwright.tasks.formats.examples import Examples
+from bertwright.tasks.origins import of_examples, of_model
 
 ANSWERS, WARMING = 30, 5
 """How often one is timed, behind so many that are not."""
@@ -31,101 +23,86 @@ ANSWERS, WARMING = 30, 5
 
 @dataclass(frozen=True)
 class Candidate:
-    """So many ``layers`` in a form, and what is known of it: ``bytes``, and the ``milliseconds`` of
-    an answer to what the goal asks for."""
+    """A shape in a form, and what is known of it: its ``bytes``, and the ``milliseconds`` of an
+    answer to what the goal asks for, None where it asks for none or the bytes are too many."""
 
-    layers: int
+    shape: Shape
     form: Form
     bytes: int
-    milliseconds: float
+    milliseconds: float | None
 
     @property
     def name(self) -> str:
         """In words."""
-        return f"{self.layers} layers, {'8 bits' if self.form == 'int8' else 'weights'}"
+        return f"{self.shape.name}, {self.form.name}"
+
+    @property
+    def told(self) -> str:
+        """How large and how fast it is."""
+        size, taken = f"{self.bytes / 1e6:.4g} MB", self.milliseconds
+        return size if taken is None else f"{size}, {taken:.2f} ms"
 
 
 class Candidates:
-    """Those of a model for a goal, each measured when it is first asked for; ``folder`` is theirs
-    to write in."""
+    """Those of a model for a goal, each measured when it is first asked for; ``examples`` are those
+    of training. They stand in a folder in ``work``, and those that are there are not made again."""
 
     def __init__(
-        self, model: FineTuned, goal: Goal, folder: Path, say: Callable[[str], None]
+        self,
+        model: FineTuned,
+        goal: Goal,
+        examples: Examples,
+        work: Path,
+        say: Callable[[str], None],
     ) -> None:
-        self._model, self._goal, self._folder, self._say = model, goal, folder, say
-        self.depth = len(model.net.encoder.blocks)
-        self._known: dict[tuple[int, Form], Candidate] = {}
+        self._model, self._whole = model, whole(model)
+        self._goal, self._examples, self._say = goal, examples, say
+        of = f"{of_model(model)} {model.told()} {model.precision} {of_examples(examples)}"
+        self._folder = work / f"candidates-{sha256(of.encode()).hexdigest()[:12]}"
+        self._known: dict[tuple[Shape, Form], Candidate] = {}
+        self._taken: dict[tuple[Shape, str], float] = {}
 
     @property
     def known(self) -> list[Candidate]:
-        """Those that were measured, those that are likely to lose the least first."""
-        return [self._known[key] for key in self._all() if key in self._known]
+        """Those that were measured, in the order in which they were."""
+        return list(self._known.values())
 
-    def at(self, layers: int, form: Form) -> Candidate:
-        """That of so many layers."""
-        if (layers, form) not in self._known:
-            found = self._measured(layers, form, self._folder / f"{layers}-{form}")
-            self._say(f"{found.name}: {found.bytes / 1e6:.1f} MB, {found.milliseconds:.2f} ms")
-            self._known[layers, form] = found
-        return self._known[layers, form]
+    def at(self, shape: Shape, form: Form) -> Candidate:
+        """That of a shape in a form.
 
-    def chosen(self) -> Candidate:
-        """The first that is small and fast enough: what comes later is smaller.
-
-        Errors: UserError where nothing is.
+        Errors: UserError where there is none.
         """
-        whole = self.at(self.depth, "weights")
-        if self._keeps(whole):
-            return whole
-        # More layers are never smaller or faster: what one cannot keep, nothing can, and it takes
-        # two of them to know it.
-        least = [self.at(1, form) for form in FORMS]
-        if not any(map(self._keeps, least)):
-            smallest = min(least, key=lambda own: own.bytes)
-            fastest = min(least, key=lambda own: own.milliseconds)
-            raise UserError(
-                f"nothing keeps to the goal: the smallest ({smallest.name}) has "
-                f"{smallest.bytes / 1e6:.4g} MB, the fastest ({fastest.name}) takes "
-                f"{fastest.milliseconds:.2f} ms: ask for less, or without --goal for a --method of "
-                f"few bits or a smaller --student"
-            )
-        return next(own for own in (self.at(*key) for key in self._all()) if self._keeps(own))
+        if (shape, form) not in self._known:
+            size, taken = self._bytes(shape, form), None
+            if self._goal.milliseconds is not None and self._goal.keeps(size, None):
+                taken = self._milliseconds(shape, form)
+            found = Candidate(shape, form, size, taken)
+            self._say(f"{found.name}: {found.told}")
+            self._known[shape, form] = found
+        return self._known[shape, form]
 
-    def _all(self) -> list[tuple[int, Form]]:
-        return [(layers, form) for layers in range(self.depth, 0, -1) for form in FORMS]
+    def folder(self, shape: Shape, form: Form) -> Path:
+        """Where it stands."""
+        pieces = "needed" if form.trimmed else "all"
+        folder = self._folder / f"{shape.layers}-{shape.share}-{form.kind}-{pieces}"
+        if not folder.exists():
+            form.write(blank(self._model, shape), self._examples, folder)
+        return folder
 
-    def _keeps(self, own: Candidate) -> bool:
-        return self._goal.keeps(own.bytes, own.milliseconds)
+    # Pieces are as large, and take as long, whatever shape reads them.
 
-    def _measured(self, layers: int, form: Form, folder: Path) -> Candidate:
-        small = self._model if layers == self.depth else untrained(self._model, layers)
-        write(small, form, folder)
-        return Candidate(layers, form, shipped_bytes(folder), milliseconds(folder, self._goal))
+    def _bytes(self, shape: Shape, form: Form) -> int:
+        if form.trimmed and shape != self._whole:
+            before, after = (self._bytes(self._whole, own) for own in (form.untrimmed, form))
+            return self._bytes(shape, form.untrimmed) - (before - after)
+        return shipped_bytes(self.folder(shape, form))
 
-
-def untrained(model: FineTuned, layers: int) -> FineTuned:
-    """Some of the layers with the head as it is: of the right size, and knowing little."""
-    model = unrounded(model)
-    known = with_layers(model.model, layers_taken(layers, len(model.net.encoder.blocks)))
-    net = TaskModel(known.recipe, known.vocabulary_size, model.net.plan, model.net.adaptation)
-    net.encoder.load_state_dict(known.encoder.state_dict())
-    net.head.load_state_dict(model.net.head.state_dict())
-    length = model.maker.length
-    return FineTuned(net, model.tokenizer, model.task, length, model.precision, model.temperature)
-
-
-def write(model: FineTuned, form: Form, folder: Path) -> None:
-    """Write a model as it is shipped."""
-    if form == "int8":
-        export_onnx(model, folder, int8=True, exact=False)
-    else:
-        model.save(folder)
-
-
-def shipped_bytes(folder: Path) -> int:
-    """Of the file that is computed with."""
-    files = sorted(folder.glob("*.int8.onnx*")) or [folder / WEIGHTS]
-    return sum(file.stat().st_size for file in files)
+    def _milliseconds(self, shape: Shape, form: Form) -> float:
+        known = self._taken.get((shape, form.kind))
+        if known is None:
+            known = milliseconds(self.folder(shape, form.untrimmed), self._goal)
+            self._taken[shape, form.kind] = known
+        return known
 
 
 def milliseconds(folder: Path, goal: Goal) -> float:

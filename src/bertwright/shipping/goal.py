@@ -66,12 +66,16 @@ class Goal:
             )
         return Goal(**found, said=said)  # type: ignore[arg-type]
 
-    def keeps(self, size: float, milliseconds: float) -> bool:
+    def keeps(self, size: float, milliseconds: float | None) -> bool:
         """Whether something of so many bytes, that answers within so much time, is small and fast
-        enough."""
+        enough; None where that is not known, and not what is asked."""
         return not self.missed(size, milliseconds)
 
-    def missed(self, size: float, milliseconds: float, lost: float = 0.0) -> list[str]:
+    def loses(self, points: float) -> bool:
+        """Whether so many points may be lost."""
+        return self.points is None or points <= self.points
+
+    def missed(self, size: float, milliseconds: float | None, lost: float = 0.0) -> list[str]:
         """Which wishes something does not keep to that has so many bytes, answers within so much
         time and has lost so much of the score, from 0 to 1; each with what it came to, and by how
         much that is too much."""
@@ -83,8 +87,10 @@ class Goal:
         return [one for one in found if one is not None]
 
 
-def _missed(name: str, scale: float, unit: str, found: float, asked: float | None) -> str | None:
-    if asked is None or found <= asked:
+def _missed(
+    name: str, scale: float, unit: str, found: float | None, asked: float | None
+) -> str | None:
+    if asked is None or found is None or found <= asked:
         return None
     wish, own, more = (f"{scale * of:.4g}{unit}" for of in (asked, found, found - asked))
     return f"{name}<={wish} is missed: it is {own}, {more} too much"

@@ -4,6 +4,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,20 +12,15 @@ from typing import Any
 
 from bertwright.compression.compressing import compress
 from bertwright.compression.method import Method
-from bertwright.compression.suiting import require_suiting
 from bertwright.errors import UserError
-from bertwright.files import atomic_folder, require_free, write_text
+from bertwright.files import atomic_folder, require_free, require_room, write_text
 from bertwright.interop.loading import load
 from bertwright.recipes.loading import merged
-from bertwright.shipping.candidates import (
-    Candidate,
-    Candidates,
-    milliseconds,
-    shipped_bytes,
-    untrained,
-    write,
-)
+from bertwright.shipping.candidates import Candidates, milliseconds
+from bertwright.shipping.forms import PLAIN, shipped_bytes
 from bertwright.shipping.goal import Goal
+from bertwright.shipping.planning import Plan, Planner
+from bertwright.shipping.shapes import whole
 from bertwright.tasks.data import TaskData
 from bertwright.tasks.evaluation import evaluate
 from bertwright.tasks.fine_tuned import FineTuned
@@ -44,7 +40,9 @@ TIMED = 64
 class Shipment:
     """A model that was fine-tuned, what it must become, and by which method.
 
-    ``settings`` are those of fine-tuning, for all stages of the method.
+    ``settings`` are those of fine-tuning, for all stages of the method. In the folder ``work`` what
+    could be shipped and the student behind each stage are kept: a run that was stopped goes on with
+    them.
     """
 
     model: FineTuned
@@ -53,94 +51,97 @@ class Shipment:
     method: str
     say: Say
     settings: Mapping[str, Any]
+    work: Path | None = None
 
     def ship(self, out: Path) -> dict[str, Any]:
-        """Write the largest model that is small and fast enough, and say what it came to: the
-        ``goal``, the ``candidates`` that were measured, the ``plan``; ``base`` and ``shipped``,
-        each with score, bytes and milliseconds, the points ``lost``, whether the goal is ``kept``,
-        and what of it is ``missed``. It is written where it has lost too much, too.
+        """Write the best model that is small and fast enough, and say what it came to: the
+        ``goal``, the ``candidates`` that were measured, what forms and shapes were seen to lose,
+        the ``plan``; ``base`` and ``shipped``, each with score, bytes and milliseconds, the points
+        ``lost``, whether the goal is ``kept``, and what of it is ``missed``. It is written where it
+        has lost too much, too.
 
-        Errors: UserError where nothing is small and fast enough, for a model without layers, for
-        rows that are longer than it reads, for settings that are none, and for a method that needs
-        the whole model.
+        Errors: UserError where nothing is small and fast enough, for rows that are longer than the
+        model reads, for settings that are none, and for a method that needs the whole model.
         """
         require_free(out)
+        if self.work is not None:
+            require_room(self.work / "student")
+        self._require_possible()
+        task, train, dev = self.data.parts()
+        method = Method.load(self.method)
+        with (
+            nullcontext(self.work) if self.work else TemporaryDirectory() as work,
+            TemporaryDirectory() as ending,
+        ):
+            measured = Candidates(self.model, self.goal, train, Path(work), self.say)
+            planner = Planner(self.model, self.goal, method, measured, train, dev, self.say)
+            plan = planner.plan()
+            self._tell(plan, train)
+            base = measured.folder(whole(self.model), PLAIN)
+            shipped = measured.folder(plan.chosen.shape, plan.chosen.form)
+            if plan.model is not None:
+                small = compress(
+                    self.model,
+                    self.method,
+                    TaskData(task, train=train, dev=dev),
+                    student=plan.model,
+                    work=self.work,
+                    settings=self.settings,
+                ).best.model
+                shipped = Path(ending) / "shipped"
+                plan.chosen.form.write(small, train, shipped)
+            result = {
+                "goal": self.goal.said,
+                "candidates": {
+                    own.name: {"bytes": own.bytes, "milliseconds": own.milliseconds}
+                    for own in measured.known
+                },
+                **planner.seen(),
+                "plan": plan.chosen.name,
+                "method": None if plan.model is None else self.method,
+                **self._ending(base, shipped, dev),
+            }
+            with atomic_folder(out) as folder:
+                shutil.copytree(shipped, folder, dirs_exist_ok=True)
+                write_text(folder / "shipping.json", json.dumps(result, indent=1) + "\n")
+        return result
+
+    def _require_possible(self) -> None:
+        """Errors: UserError for what is seen before anything is measured."""
         for stage in self._stages():
             FineTuning.of(stage)
-        if Method.load(self.method).student is not None:
+        method = Method.load(self.method)
+        if method.student is not None or method.sharing is not None:
             raise UserError(
-                f"a goal is kept with some of the layers of the model: {self.method} begins from "
-                f"nothing: choose another method"
+                f"a goal is kept with a part of the model, and {self.method} begins with something "
+                f"else: choose another method"
             )
-        if not self.depth:
+        if any(stage.removing or stage.bits for stage in method.stages):
             raise UserError(
-                "a goal is kept with some of the layers of a model, and this has none: export it "
-                "with --to onnx --int8, or trim it"
+                f"a goal is kept with a part of the model, which {self.method} would choose by "
+                f"itself: choose another method"
             )
-        self._require_teachable()
         longest = self.model.net.encoder.longest
         if longest is not None and self.goal.length > longest:
             raise UserError(
                 f"--goal latency: the model reads rows of {longest} pieces at most, and "
                 f"{self.goal.length} are asked: ask for shorter ones"
             )
-        task, train, dev = self.data.parts()
-        with TemporaryDirectory() as work:
-            measured = Candidates(self.model, self.goal, Path(work), self.say)
-            chosen = measured.chosen()
-            self._tell(chosen, train)
-            small = self.model
-            if chosen.layers < self.depth:
-                given = TaskData(task, train=train, dev=dev)
-                layers, settings = chosen.layers, self.settings
-                found = compress(self.model, self.method, given, layers=layers, settings=settings)
-                small = found.best.model
-            base, shipped = Path(work) / "base", Path(work) / "shipped"
-            write(self.model, "weights", base)
-            write(small, chosen.form, shipped)
-            result = self._result(measured, chosen, base, shipped, dev)
-            write_text(shipped / "shipping.json", json.dumps(result, indent=1) + "\n")
-            with atomic_folder(out) as folder:
-                shutil.copytree(shipped, folder, dirs_exist_ok=True)
-        return result
 
-    @property
-    def depth(self) -> int:
-        """Of the model as it is."""
-        return len(self.model.net.encoder.blocks)
-
-    def _require_teachable(self) -> None:
-        """Errors: UserError for a method that can make no student of some of the layers, however
-        many."""
-        reason: UserError | None = None
-        for layers in range(1, self.depth):
-            try:
-                encoder = self.model.net.recipe.encoder
-                require_suiting(Method.load(self.method), encoder, None, layers)
-                return
-            except UserError as error:
-                reason = error
-        if reason is not None:
-            raise UserError(
-                f"--goal takes some of the layers, which {self.method} cannot teach ({reason}): "
-                f"choose another method"
-            )
-
-    def _tell(self, chosen: Candidate, train: Examples) -> None:
+    def _tell(self, plan: Plan, train: Examples) -> None:
         """The plan, before it begins."""
-        self.say(f"plan: {chosen.name}")
-        if chosen.layers == self.depth:
-            self.say(f"no layer has to go: nothing is trained, and {self.method} is not needed")
+        self.say(f"plan: {plan.chosen.name}")
+        if plan.model is None:
+            self.say(f"nothing is trained, and {self.method} is not needed")
             return
-        minutes = self._foreseen_seconds(chosen, train) / 60
-        self.say(f"{self.method} trains them: about {minutes:.1f} minutes")
+        minutes = self._foreseen_seconds(plan.model, train) / 60
+        self.say(f"{self.method} trains what is left: about {minutes:.1f} minutes")
 
-    def _foreseen_seconds(self, chosen: Candidate, train: Examples) -> float:
+    def _foreseen_seconds(self, small: FineTuned, train: Examples) -> float:
         """What training should take: every stage answers all examples in every epoch, and the
         teacher does so once."""
         stages = self._stages()
         epochs = sum(FineTuning.of(stage).epochs for stage in stages)
-        small = untrained(self.model, chosen.layers)
         of_student, of_teacher = (_seconds_each(own, train) for own in (small, self.model))
         return len(train) * (AS_FORWARD * epochs * of_student + len(stages) * of_teacher)
 
@@ -148,9 +149,8 @@ class Shipment:
         """The settings of each."""
         return [merged(own.settings, self.settings) for own in Method.load(self.method).stages]
 
-    def _result(
-        self, measured: Candidates, chosen: Candidate, base: Path, shipped: Path, dev: Examples
-    ) -> dict[str, Any]:
+    def _ending(self, base: Path, shipped: Path, dev: Examples) -> dict[str, Any]:
+        """What the model is and what it was, from what stands in their folders."""
         told: dict[str, dict[str, float]] = {}
         for name, folder in (("base", base), ("shipped", shipped)):
             score = evaluate(load(folder), dev)["score"]
@@ -159,19 +159,7 @@ class Shipment:
         lost = told["base"]["score"] - told["shipped"]["score"]
         own = told["shipped"]
         missed = self.goal.missed(own["bytes"], own["milliseconds"], lost)
-        return {
-            "goal": self.goal.said,
-            "candidates": {
-                own.name: {"bytes": own.bytes, "milliseconds": own.milliseconds}
-                for own in measured.known
-            },
-            "plan": chosen.name,
-            "method": self.method if chosen.layers < self.depth else None,
-            **told,
-            "lost": 100 * lost,
-            "kept": not missed,
-            "missed": missed,
-        }
+        return {**told, "lost": 100 * lost, "kept": not missed, "missed": missed}
 
 
 def _seconds_each(model: FineTuned, examples: Examples) -> float:

@@ -2,7 +2,7 @@
 
 from bertwright.analysis.planted.expecting import Expected
 from bertwright.bench.artefacts.comparing import Artefact, ratio_interval, seconds_in_turns
-from bertwright.shipping.candidates import untrained
+from bertwright.shipping.shapes import Shape, blank
 from bertwright.studies.compression_checks.ground import Ground
 from bertwright.studies.compression_checks.row import Came, Measured, Row
 
@@ -16,7 +16,7 @@ LEVEL = 0.999
 def run(ground: Ground) -> Came:
     """All three take turns, each in a process of its own."""
     whole, half = ground.folder / TASK, ground.folder / "meter-half"
-    untrained(ground.tuned(TASK), 2).save(half)
+    blank(ground.tuned(TASK), Shape(2)).save(half)
     artefacts = [Artefact(folder, "float32") for folder in (whole, whole, half)]
     rounds = QUICK_ROUNDS if ground.quick else ROUNDS
     first, copy, short = seconds_in_turns(artefacts, SHAPE, STEPS, rounds)
