@@ -1,8 +1,6 @@
 """Heads and units that matter least for a task are taken out of a model that was fine-tuned for it
 (Michel et al. 2019; Hou et al. 2020)."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -11,17 +9,16 @@ from torch import Tensor
 
 from bertwright.analysis.removal.importance import kept_parts
 from bertwright.axes import Settings
+from bertwright.compression.quantisation.losses import Asked, asked
 from bertwright.compression.surgery import Kept, cut_weights, weights_once
 from bertwright.encoder.depth import Depth
 from bertwright.model.folder import fill
-from bertwright.tasks.encoding import TaskRow
-from bertwright.tasks.fine_tuned import FineTuned, flat_places
+from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.examples import Examples
-from bertwright.tasks.task_batches import batched
 from bertwright.tasks.task_model import TaskModel
 
 AT_ONCE = 32
-"""Rows that are looked at together."""
+"""Items that are looked at together."""
 
 Importances = list[NDArray[np.float64]]
 """Of the heads, or units, of every block."""
@@ -74,13 +71,11 @@ def cut_fine_tuned(model: FineTuned, kept: Kept) -> FineTuned:
 
 
 def importances(model: FineTuned, examples: Examples) -> tuple[Importances, Importances]:
-    """The mean over examples of the absolute slope of their loss in a gate of each head, and of
-    each unit, over the length of those of their block (Molchanov et al. 2017)."""
-    rows = model.answering.rows(model.maker, examples)
+    """The mean over items of the absolute slope of their loss in a gate of each head, and of each
+    unit, over the length of those of their block (Molchanov et al. 2017)."""
     sums: dict[str, Tensor] = {}
-    for start in range(0, len(rows), AT_ONCE):
-        some = rows[start : start + AT_ONCE]
-        for name, slopes in _slopes(model, some, examples).items():
+    for batch in asked(model, examples, AT_ONCE):
+        for name, slopes in _slopes(batch).items():
             sums[name] = sums.get(name, torch.zeros(())) + slopes.abs().sum(0).flatten()
     blocks = range(len(model.net.encoder.blocks))
     heads, units = ([_in_block(sums[f"blocks.{n}.{site}"]) for n in blocks] for site in SITES)
@@ -92,20 +87,17 @@ def _in_block(found: Tensor) -> NDArray[np.float64]:
     return own / max(float(np.linalg.norm(own)), 1e-30)
 
 
-def _slopes(model: FineTuned, rows: Sequence[TaskRow], examples: Examples) -> dict[str, Tensor]:
-    """Of the loss of each row, in its own gates: (B, H, 1, 1) and (B, 1, F) by name."""
-    net, answering = model.net, model.answering
-    length = max(len(row.pieces) for row in rows)
-    pieces, coordinates = batched(rows, length, model)
-    gates = _open_gates(model, len(rows))
-    where = flat_places(rows, length).to(model.device) if rows[0].places else None
-    sizes = [answering.num_answers(row) for row in rows]
-    targets = [t for row in rows for t in answering.targets([row], examples[row.example])]
-    with torch.enable_grad(), net.encoder.gate(gates):
-        outputs = net(pieces, coordinates, where, sizes)
-        loss, _ = answering.loss(outputs, sizes, torch.tensor(targets, device=model.device))
+def _slopes(batch: Asked) -> dict[str, Tensor]:
+    """Of the loss of each item, in its own gates: (B, H, 1, 1) and (B, 1, F) by name."""
+    sizes = batch.num_rows()
+    gates = _open_gates(batch.model, sum(sizes))
+    with torch.enable_grad(), batch.model.net.encoder.gate(gates):
+        loss, _ = batch.total()
         found = torch.autograd.grad(loss, list(gates.values()))
-    return dict(zip(gates, found, strict=True))
+    return {
+        name: torch.stack([rows.sum(0) for rows in own.split(sizes)])
+        for name, own in zip(gates, found, strict=True)
+    }
 
 
 def _open_gates(model: FineTuned, number: int) -> dict[str, Tensor]:

@@ -47,6 +47,10 @@ class Asked:
         where = flat_places(rows, length).to(self.model.device) if places else None
         return Given(pieces, coordinates, where, [self._size(row) for row in rows])
 
+    def num_rows(self) -> list[int]:
+        """How many rows each item is read in."""
+        return [len(self._rows(item)) for item in self.items]
+
     def losses(self) -> Iterator[tuple[Tensor, int]]:
         """The loss of each item, summed over its targets, and how many these are; of items that are
         compared with each other that of all.
