@@ -82,7 +82,7 @@ def test_what_keeps_to_a_goal_and_loses_least_is_planned(
     loss_of: Callable[[Shape], float] = dict(zip(SMALLER, losses, strict=True)).__getitem__
     monkeypatch.setattr(Planner, "_score", lambda self, form: -loses[form] / 100)
     monkeypatch.setattr(planning, "left_of", lambda model, shape, _: shape)
-    monkeypatch.setattr(planning, "mean_loss", lambda shape, _: loss_of(shape))
+    monkeypatch.setattr(planning, "loss_of", lambda shape, _: loss_of(shape))
     known = Known()
     method = Method.load("output-distillation")
     planner = Planner(deep, goal, method, known, [], [], lambda line: None)  # type: ignore[arg-type]

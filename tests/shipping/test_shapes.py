@@ -7,7 +7,7 @@ import pytest
 
 from bertwright.model import Model
 from bertwright.model.text_model import TextModel
-from bertwright.shipping.shapes import Shape, blank, left_of, mean_loss
+from bertwright.shipping.shapes import Shape, blank, left_of, loss_of
 from bertwright.tasks.answers import Answer
 from bertwright.tasks.finetuning import finetune
 from bertwright.tasks.task import Task
@@ -55,5 +55,5 @@ def test_a_part_of_a_model_answers_what_it_answered(
         sizes = [sum(p.numel() for p in each.net.parameters()) for each in (foreseen, small)]
         assert sizes[0] == sizes[1] < sum(p.numel() for p in model.net.parameters())
         assert len(small.net.encoder.blocks) == shape.layers
-        assert np.isfinite(mean_loss(small, examples))
-        assert mean_loss(small, examples) != mean_loss(model, examples)
+        assert np.isfinite(loss_of(small, examples))
+        assert loss_of(small, examples) != loss_of(model, examples)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from bertwright.analysis.removal.layers import passed_by
-from bertwright.compression.quantisation.losses import asked, sums_and_counts
+from bertwright.compression.quantisation.losses import asked, mean_loss
 from bertwright.compression.students import require_layers
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.examples import Examples
@@ -28,6 +28,5 @@ def losses_without_layers(model: FineTuned, examples: Examples) -> list[float]:
     batches, found = asked(model, examples, AT_ONCE), list[float]()
     for layer in range(len(model.net.encoder.blocks)):
         with passed_by(model.net.encoder, layer):
-            sums, counts = sums_and_counts(batches)
-        found.append(float(sums.sum() / counts.sum()))
+            found.append(mean_loss(batches))
     return found

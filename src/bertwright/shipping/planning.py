@@ -16,7 +16,7 @@ from bertwright.shipping.shapes import (
     SHARES,
     Shape,
     left_of,
-    mean_loss,
+    loss_of,
     require_taught_as,
     whole,
 )
@@ -69,7 +69,7 @@ class Planner:
             raise self._nothing()
         began = {own.shape: left_of(self._model, own.shape, self._train) for own in found}
         for shape, small in began.items():
-            self._losses[shape] = mean_loss(small, self._dev)
+            self._losses[shape] = loss_of(small, self._dev)
             self._say(f"{shape.name}: {self._losses[shape]:.3f} nats before it is trained")
         chosen = min(found, key=lambda own: self._losses[own.shape])
         return Plan(chosen, began[chosen.shape])

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from bertwright.compression.method import Method
 from bertwright.compression.quantisation import unrounded
-from bertwright.compression.quantisation.losses import asked, sums_and_counts
+from bertwright.compression.quantisation.losses import asked, mean_loss
 from bertwright.compression.structure import Removing, cut_fine_tuned
 from bertwright.compression.students import layers_taken, shorter, with_layers
 from bertwright.compression.suiting import require_taught
@@ -70,10 +70,9 @@ def left_of(model: FineTuned, shape: Shape, examples: Examples) -> FineTuned:
     return removing.left_of(small, examples)
 
 
-def mean_loss(model: FineTuned, examples: Examples) -> float:
-    """Of some examples, in nats."""
-    sums, counts = sums_and_counts(asked(model, examples[:MOST_EXAMPLES], AT_ONCE))
-    return float(sums.sum() / counts.sum())
+def loss_of(model: FineTuned, examples: Examples) -> float:
+    """The mean over some of these examples."""
+    return mean_loss(asked(model, examples[:MOST_EXAMPLES], AT_ONCE))
 
 
 def _shortened(model: FineTuned, layers: int) -> FineTuned:

@@ -99,3 +99,9 @@ def sums_and_counts(batches: Sequence[Asked]) -> tuple[Floats, Floats]:
     found = [(float(loss), count) for batch in batches for loss, count in batch.losses()]
     sums, counts = np.array(found, np.float64).T
     return sums, counts
+
+
+def mean_loss(batches: Sequence[Asked]) -> float:
+    """Over all targets, in nats where answers have probabilities."""
+    sums, counts = sums_and_counts(batches)
+    return float(sums.sum() / counts.sum())

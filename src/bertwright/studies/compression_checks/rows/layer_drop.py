@@ -5,7 +5,7 @@ import torch
 
 from bertwright.analysis.planted.expecting import equal, same
 from bertwright.compression.needed_layers import AT_ONCE, losses_without_layers, needed_layers
-from bertwright.compression.quantisation.losses import asked, sums_and_counts
+from bertwright.compression.quantisation.losses import asked, mean_loss
 from bertwright.compression.students import shortened, with_layers
 from bertwright.encoder.encoder import Encoder
 from bertwright.model.model import Model
@@ -40,8 +40,7 @@ def _needed(ground: Ground) -> Came:
     _silence(model.net.encoder, 1)
     examples = ground.judge(TASK)
     lost = losses_without_layers(model, examples)
-    sums, counts = sums_and_counts(asked(model, examples, AT_ONCE))
-    whole = float(sums.sum() / counts.sum())
+    whole = mean_loss(asked(model, examples, AT_ONCE))
     yield equal("loss without a layer that does nothing", lost[1], whole, 1e-6)
     least = int(np.argmin(lost))
     wanted = [layer for layer in range(4) if layer != least]
