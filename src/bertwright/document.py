@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 from bertwright.errors import UserError
 from bertwright.files import read_text, require_writable, write_text
@@ -70,7 +71,7 @@ def table(columns: Mapping[str, str], rows: Sequence[Mapping[str, object]]) -> l
         if any(row.get(key) is not None for row in rows)
     }
     lines = [_row(columns.values()), _row("---" for _ in columns)]
-    lines += [_row(_shown(row.get(key)) for key in columns) for row in rows]
+    lines += [_row(shown(row.get(key)) for key in columns) for row in rows]
     return lines
 
 
@@ -98,11 +99,14 @@ def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A value as people read it; nothing for None."""
     if value is None:
         return ""
     if isinstance(value, float):
         return f"{value:.4g}" if abs(value) < 1000 else f"{value:,.0f}"
-    if isinstance(value, int):
+    if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
+    if isinstance(value, list | tuple):
+        return ", ".join(shown(each) for each in cast(Sequence[object], value))
     return str(value)

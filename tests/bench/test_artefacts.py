@@ -30,7 +30,7 @@ QUICK = {"epochs": 1, "compile": False}
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two models of one task, one of another, and one of none."""
+    """Two models of one task, one of another, one of other labels, and one of none."""
     folder = tmp_path_factory.mktemp("artefacts")
     tokenizer = train_tokenizer([ENGLISH], WordPieceChoice(size=100))
     model = TextModel(Model.build(toy("bert"), tokenizer.size), tokenizer)
@@ -40,6 +40,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
         finetune(model, colours, train=classes(), dev=classes(), out=folder / name, **QUICK)
     words = tagging_task("words")
     finetune(model, words, train=tagged(), dev=tagged(), out=folder / "words", **QUICK)
+    shutil.copytree(folder / "large", folder / "ages")
+    told = (folder / "ages" / "task.json").read_text().replace('"old"', '"ancient"')
+    (folder / "ages" / "task.json").write_text(told)
     rows = "".join(f"{e.first}\t{e.label}\n" for e in classes())
     (folder / "dev.tsv").write_text(f"text\tlabel\n{rows}")
     return folder
@@ -111,16 +114,24 @@ def test_folders_of_one_name_are_told_apart(
         compare([sides[0], sides[0]], folders / "dev.tsv", 3, 1, print)
 
 
-@pytest.mark.parametrize("wrong", ["none", "words", "elsewhere"])
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("none", "is not fine-tuned"),
+        ("words", "answers task words with .* by .*, .* task colours with new, old by accuracy"),
+        ("ages", "with new, ancient by accuracy, .* with new, old"),
+        ("elsewhere", "elsewhere"),
+    ],
+)
 def test_nothing_is_scored_before_all_can_be(
-    folders: Path, wrong: str, monkeypatch: pytest.MonkeyPatch
+    folders: Path, wrong: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         pytest.fail("it was scored")
 
     monkeypatch.setattr(comparing, "evaluate", refuse)
     sides = [Artefact(folders / name) for name in ("large", wrong)]
-    with pytest.raises(UserError):
+    with pytest.raises(UserError, match=message):
         compare(sides, folders / "dev.tsv", 3, 1, print)
 
 

@@ -1,13 +1,19 @@
 """``bertwright export``: a model as everyone else reads it."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from bertwright.cli.output import AsJson, report
 from bertwright.cli.plugin import Plugin
+from bertwright.cli.prepare import texts_in
 from bertwright.cli.stated import refuse
+from bertwright.errors import UserError
+
+if TYPE_CHECKING:
+    from bertwright.interop.onnx import RangeObserver, Ranges
+    from bertwright.model.text_model import TextModel
 
 
 def export(
@@ -27,6 +33,21 @@ def export(
     int8: Annotated[
         bool, typer.Option("--int8", help="ONNX: write the graph in 8 bits, too.")
     ] = False,
+    texts: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="8 bits: files or folders of text, as prepare reads them, by which ranges are "
+            "found ahead; else every batch has its own."
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="The same by a folder with examples of the task of a fine-tuned model."),
+    ] = None,
+    observer: Annotated[
+        Literal["extremes", "percentile", "entropy"],
+        typer.Option(help="What is taken for a range of what is seen."),
+    ] = "extremes",
     plugin: Plugin = None,
     as_json: AsJson = False,
 ) -> None:
@@ -35,8 +56,12 @@ def export(
     if to in ("onnx", "torch-export"):
         refuse(context, "what is written as a graph is compared in any case", "verify")
         refuse(context, "a graph is of no stock class", "family")
+    if not int8:
+        refuse(context, "ranges are those of --int8", "texts", "data", "observer")
+    if not texts and data is None:
+        refuse(context, "an observer is asked what --texts or --data show", "observer")
     if to == "onnx":
-        _export_graph(model, out, int8, as_json)
+        _export_graph(model, out, int8, (texts or [], data, observer), as_json)
         return
     refuse(context, "8 bits are those of --to onnx", "int8")
     if to == "torch-export":
@@ -64,14 +89,23 @@ def export(
     report(result, as_json)
 
 
-def _export_graph(model: Path, out: Path, int8: bool, as_json: bool) -> None:
+def _export_graph(
+    model: Path,
+    out: Path,
+    int8: bool,
+    seen: tuple[list[str], Path | None, "RangeObserver"],
+    as_json: bool,
+) -> None:
     from bertwright.document import table
+    from bertwright.files import require_free
     from bertwright.interop.loading import load
     from bertwright.interop.onnx import export_onnx
     from bertwright.interop.onnx.measuring import COLUMNS, measured
     from bertwright.machine import num_cores
 
-    written = export_onnx(load(model, "float32"), out, int8, parent=model)
+    require_free(out)
+    loaded = load(model, "float32")
+    written = export_onnx(loaded, out, int8, parent=model, ranges=_ranges(loaded, *seen))
     lines = measured(out)
     result = {
         "folder": str(out),
@@ -86,6 +120,27 @@ def _export_graph(model: Path, out: Path, int8: bool, as_json: bool) -> None:
         return
     report(result, as_json)
     print("", *table(COLUMNS, lines), sep="\n")
+
+
+def _ranges(
+    model: "TextModel", texts: list[str], data: Path | None, observer: "RangeObserver"
+) -> "Ranges | None":
+    """By some of the texts, and of the training examples of a task; None without either."""
+    from bertwright.interop.onnx.ranges import Ranges, sample
+    from bertwright.tasks.data import TaskData
+    from bertwright.tasks.fine_tuned import FineTuned, as_examples
+
+    if not texts and data is None:
+        return None
+    asked: list[Any] = sample(texts_in(texts, "text", None))
+    if isinstance(model, FineTuned):
+        asked = list(as_examples(asked, model.task))
+    if data is not None:
+        if not isinstance(model, FineTuned):
+            raise UserError("--data is for a fine-tuned model: name --texts instead")
+        _, learned, _ = TaskData(model.task, data).parts()
+        asked += sample(learned)
+    return Ranges.of(model, asked, observer)
 
 
 def _export_program(model: Path, out: Path, as_json: bool) -> None:

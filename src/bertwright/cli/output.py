@@ -40,7 +40,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on s
 
 
 def report(result: Mapping[str, Any], as_json: bool) -> None:
-    """Print a result: as one JSON object on stdout, or as aligned rows."""
+    """Print a result: as one JSON object on stdout, or as aligned rows, and a table behind them for
+    every list of things with values of their own."""
     if as_json:
         json.dump(result, sys.stdout)
         sys.stdout.write("\n")
@@ -49,12 +50,18 @@ def report(result: Mapping[str, Any], as_json: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in _rows(result):
-        table.add_row(Text(name.replace("_", " ")), Text(value))
-    Console().print(table)
+    from bertwright.document import shown, table
+
+    lists = {name: value for name, value in result.items() if _is_table(value)}
+    aligned = Table(show_header=False, box=None, pad_edge=False)
+    aligned.add_column(no_wrap=True)
+    aligned.add_column(overflow="fold")
+    for name, value in _rows({n: v for n, v in result.items() if n not in lists}):
+        aligned.add_row(Text(_words(name)), Text(shown(value) or "-"))
+    Console().print(aligned)
+    for name, rows in lists.items():
+        columns = {key: _words(key) for row in rows for key in row}
+        print("", f"{_words(name)}:", "", *table(columns, rows), sep="\n")
 
 
 def say(message: str) -> None:
@@ -62,23 +69,19 @@ def say(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-def _rows(result: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    rows: list[tuple[str, str]] = []
+def _is_table(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], Mapping)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _rows(result: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = []
     for name, value in result.items():
         if isinstance(value, Mapping):
             rows += _rows(value, f"{prefix}{name}.")
         else:
-            rows.append((prefix + name, _shown(value)))
+            rows.append((prefix + name, value))
     return rows
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return f"{value:.4g}" if abs(value) < 1000 else f"{value:,.0f}"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    if isinstance(value, list | tuple):
-        return ", ".join(_shown(v) for v in value)
-    return str(value)

@@ -90,7 +90,7 @@ class TextModel:
         texts = _several(texts)
         result: list[Vectors] = [np.empty((0, 0), np.float32)] * len(texts)
         chosen = layers_of(layers, mix, self.model.recipe.encoder.widths)
-        for batch in self._batches(self._rows(texts), language):
+        for batch in self._batches(self.rows(texts), language):
             states = self.states(chosen, batch).float().cpu().numpy()
             for row, number in enumerate(batch.numbers):
                 result[number] = states[row, : batch.lengths[row]]
@@ -112,7 +112,7 @@ class TextModel:
         or ``all``; where there are several, ``mix`` puts them side by side (``concat``), or takes
         their ``sum`` or their ``mean``. ``language`` as in :meth:`encode`.
         """
-        rows = self._rows(_several(texts))
+        rows = self.rows(_several(texts))
         return self.embed_rows(rows, pooling, normalise, layers, mix, language)
 
     def embed_rows(
@@ -325,7 +325,8 @@ class TextModel:
             self._require_items(text)
         return self.tokenizer.encode_batch(list(texts))
 
-    def _rows(self, texts: Sequence[str]) -> list[list[int]]:
+    def rows(self, texts: Sequence[str]) -> list[list[int]]:
+        """As :meth:`pieces`, with special ones, cut to the longest row."""
         longest = self.model.encoder.longest
         return [single(ids, self.tokenizer.specials, longest) for ids in self.pieces(texts)]
 

@@ -1,7 +1,7 @@
 """What a fine-tuned model predicts, its graph predicts."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -12,9 +12,14 @@ from bertwright.cli.application import app
 from bertwright.compression.quantisation import unrounded
 from bertwright.compression.quantisation.rounding import WithinRange
 from bertwright.encoder.initialisation import initialise
+from bertwright.encoder.kernels.eight_bits import saturates
 from bertwright.errors import UserError
-from bertwright.interop.onnx import export_onnx
+from bertwright.interop.onnx import RangeObserver, Ranges, export_onnx
+from bertwright.interop.onnx.about import GRAPH, INT8
+from bertwright.interop.onnx.graph import PIECES, STATES
+from bertwright.interop.onnx.quantising import quantise
 from bertwright.interop.onnx.reading import OnnxFineTuned
+from bertwright.interop.onnx.session import Session
 from bertwright.tasks.adaptation import Adaptation
 from bertwright.tasks.answers import ClosenessAnswer, OptionAnswer, SpanAnswer
 from bertwright.tasks.catalogue import table_task, tagging_task
@@ -100,6 +105,39 @@ def test_the_command_line_predicts_from_a_graph(of_classes: Path, tmp_path: Path
     said = CliRunner().invoke(app, ["predict", str(of_classes), str(tmp_path / "texts.txt")])
     assert said.exit_code == 0, said.output
     assert len(said.stdout.splitlines()) == 2
+
+
+@pytest.mark.parametrize("observer", get_args(RangeObserver))
+def test_within_ranges_found_ahead_a_row_is_rounded_by_itself(
+    of_classes: Path, tmp_path: Path, observer: RangeObserver
+) -> None:
+    model = tuned(*TASKS["class"])
+    ranges = Ranges.of(model, classes(), observer)
+    quantise(of_classes / GRAPH, tmp_path / INT8, saturates(), ranges)
+    within = Session(tmp_path / INT8)
+    exact, apart = Session(of_classes / GRAPH), Session(of_classes / INT8)
+    several = max(ranges.batches, key=lambda batch: len(batch[PIECES]))
+    alone = {name: values[:1] for name, values in several.items()}
+    right, found = exact.run(STATES, several), within.run(STATES, several)
+    assert 1e-6 < np.abs(found - right).max() < 0.2 * np.abs(right).max()
+    np.testing.assert_allclose(within.run(STATES, alone), found[:1], atol=1e-6)
+    assert np.abs(apart.run(STATES, alone) - apart.run(STATES, several)[:1]).max() > 1e-6
+
+
+def test_ranges_hold_what_all_rows_show(of_classes: Path, tmp_path: Path) -> None:
+    model, graph = tuned(*TASKS["class"]), of_classes / GRAPH
+
+    def found(of: slice, observer: RangeObserver = "extremes") -> dict[str, tuple[float, float]]:
+        known = Ranges.of(model, classes()[of], observer).overrides(graph, tmp_path)
+        return {name: (own["rmin"], own["rmax"]) for name, (own,) in known.items()}
+
+    first, second, both = found(slice(16)), found(slice(16, None)), found(slice(None))
+    for name, (low, high) in both.items():
+        assert low == min(first[name][0], second[name][0])
+        assert high == max(first[name][1], second[name][1])
+        assert low < high
+    for name, (low, high) in found(slice(None), "entropy").items():
+        assert both[name][0] - 1e-6 <= low < high <= both[name][1] + 1e-6
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,9 @@ def test_the_command_line_measures_what_it_wrote(
 ) -> None:
     monkeypatch.setattr(timing, "ROUNDS", 2)
     monkeypatch.setattr(timing, "STEPS", 2)
-    arguments = ["export", str(source), "--to", "onnx", "--int8", "--json"]
+    (tmp_path / "texts.txt").write_text("\n\n".join(TEXTS))
+    seen = ["--texts", str(tmp_path / "texts.txt"), "--observer", "entropy"]
+    arguments = ["export", str(source), "--to", "onnx", "--int8", *seen, "--json"]
     said = CliRunner().invoke(app, [*arguments, "-o", str(tmp_path / "exported")])
     assert said.exit_code == 0, said.output
     result = json.loads(said.stdout)
@@ -211,6 +213,7 @@ def test_the_command_line_measures_what_it_wrote(
     assert 0.97 < small["cosine"] < 1.0
     assert small["ms_at_16"] > 0.0
     assert type(load_onnx(tmp_path / "exported")) is OnnxModel
+    assert About.read(tmp_path / "exported").ranges == f"entropy of {len(TEXTS)} rows"
 
 
 @pytest.mark.parametrize(
@@ -219,6 +222,10 @@ def test_the_command_line_measures_what_it_wrote(
         (["--to", "onnx", "--verify"], "leave --verify out"),
         (["--to", "onnx", "--family", "bert"], "leave --family out"),
         (["--int8"], "leave --int8 out"),
+        (["--to", "onnx", "--texts", "some.txt"], "leave --texts out"),
+        (["--to", "onnx", "--int8", "--observer", "entropy"], "leave --observer out"),
+        (["--to", "onnx", "--int8", "--data", "."], "--data is for a fine-tuned model"),
+        (["--to", "onnx", "--int8", "--texts", "some.txt"], "some.txt"),
     ],
 )
 def test_an_option_that_means_nothing_is_refused(

@@ -21,6 +21,7 @@ from bertwright.interop.loading import load
 from bertwright.randomness import key
 from bertwright.tasks.evaluation import evaluate
 from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.task import Task
 
 COLUMNS = {
     "artefact": "artefact",
@@ -97,11 +98,11 @@ def compare(
         if artefact in artefacts[:number]:
             raise UserError(f"{artefact.folder} is named twice: leave one out")
     names = [artefact.name(artefacts) for artefact in artefacts]
-    metrics = [_opened(artefact).task.metrics[0] for artefact in artefacts]
-    for artefact, metric in zip(artefacts, metrics, strict=True):
-        if metric != metrics[0]:
+    tasks = [_opened(artefact).task for artefact in artefacts]
+    for artefact, told in zip(artefacts, map(_told, tasks), strict=True):
+        if told != _told(tasks[0]):
             raise UserError(
-                f"{artefact.folder} is scored by {metric}, {artefacts[0].folder} by {metrics[0]}: "
+                f"{artefact.folder} answers {told}, {artefacts[0].folder} {_told(tasks[0])}: "
                 f"compare models of one task"
             )
     found: list[dict[str, Any]] = []
@@ -160,3 +161,9 @@ def seconds_in_turns(
         ]
         turns = [[each.seconds_per_step(steps) for each in contestants] for _ in range(rounds + 1)]
     return [list(own) for own in zip(*turns[1:], strict=True)]
+
+
+def _told(task: Task) -> str:
+    """What is asked, in words."""
+    labels = f" with {', '.join(task.labels)}" if task.labels else ""
+    return f"task {task.name}{labels} by {task.metrics[0]}"

@@ -17,7 +17,9 @@ class About(Settings):
     ``files`` are the SHA-256 sums of the graphs, ``parent`` that of the weights that they were made
     from. ``opset`` is the version of the operators. ``max_difference`` is that of onnxruntime to
     the model, in float32; ``optimisation`` how far onnxruntime rewrote the graph for it.
-    ``reduce_range`` says whether weights in 8 bits use 7 of them, None where there are none.
+    ``reduce_range`` says whether weights in 8 bits use 7 of them, None where there are none;
+    ``ranges`` how those of what they are multiplied with were found, None where each batch has its
+    own.
     """
 
     name: str
@@ -30,6 +32,7 @@ class About(Settings):
     outputs: tuple[str, ...]
     max_difference: float
     reduce_range: bool | None
+    ranges: str | None = None
     files: dict[str, str]
 
     def write(self, folder: Path) -> None:

@@ -1,9 +1,11 @@
 """A model as a graph: tensors in, tensors out, for rows of any number and length."""
 
 import copy
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -14,8 +16,10 @@ from bertwright.encoder.mixers.fixed import FixedAttention
 from bertwright.encoder.stream import Coordinates
 from bertwright.interop.huggingface.purposes import Net
 from bertwright.interop.onnx.recurrence import lay_in_rows
+from bertwright.interop.onnx.session import Given
 from bertwright.model.layers import Layers
 from bertwright.model.model import Model
+from bertwright.model.reading import ReadBatch
 from bertwright.model.text_model import TextModel
 from bertwright.recipes import Recipe
 from bertwright.tasks.fine_tuned import FineTuned
@@ -41,6 +45,17 @@ def outputs_of(model: TextModel) -> tuple[str, ...]:
     """What the graph of a model gives, in this order."""
     answers = isinstance(model, FineTuned) or model.names_pieces
     return (STATES, ANSWERS) if answers else (STATES,)
+
+
+def given_to(batch: ReadBatch, inputs: Sequence[str]) -> Given:
+    """What a graph with these inputs is given of a batch; what is not said is 0."""
+    own, shape = batch.coordinates, tuple(batch.pieces.shape)
+    real = None if own.document is None else (own.document >= 0).long()
+    told = {PIECES: batch.pieces, REAL: real, SEGMENTS: own.segment, LANGUAGES: own.language}
+    return {
+        name: np.full(shape, int(name == REAL)) if values is None else values.cpu().numpy()
+        for name, values in ((name, told[name]) for name in inputs)
+    }
 
 
 class Graph(nn.Module):

@@ -1,7 +1,8 @@
 """Whether another runtime computes from a file what we compute from the model."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Protocol
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from bertwright.errors import UserError
+from bertwright.interop.huggingface.purposes import Net
 from bertwright.interop.onnx.graph import PIECES, REAL, SEGMENTS, Graph
 from bertwright.interop.onnx.session import Given
 from bertwright.model.text_model import TextModel
@@ -46,12 +48,9 @@ def parity(
 
     Errors: UserError where they differ by more than rounding.
     """
-    net = model.net if isinstance(model, FineTuned) else model.model
-    ours = Graph(net, inputs, outputs)
+    ours = Graph(_net(model), inputs, outputs)
     difference, scale = 0.0, 0.0
-    longest = net.encoder.longest or max(LENGTHS)
-    for number, length in ((n, min(length, longest)) for n in BATCHES for length in LENGTHS):
-        given = rows(inputs, net.vocabulary_size, number, length)
+    for given in _batches(model, inputs):
         found = ours(*(torch.from_numpy(each).to(model.device) for each in given.values()))
         for name, tensor in zip(outputs, found, strict=True):
             exact, theirs = tensor.float().cpu().numpy(), runtime.run(name, given)
@@ -66,6 +65,35 @@ def parity(
             f"{scale:.2g}: this is a mistake of bertwright's, please report the recipe"
         )
     return Parity(difference, scale)
+
+
+def require_computed(
+    model: TextModel, inputs: tuple[str, ...], outputs: tuple[str, ...], runtime: Runtime
+) -> None:
+    """UserError where a runtime does not compute the same batches, whatever it makes of them."""
+    name = _net(model).recipe.name
+    for given in _batches(model, inputs):
+        # A row that holds nothing has no mean, and what is rounded with it has no range.
+        given[REAL][~given[REAL].any(1)] = 1
+        for output in outputs:
+            try:
+                found = runtime.run(output, given)
+            except Exception as error:  # its classes are not public, and have no base but this one
+                reason = str(error).strip().partition("\n")[0]
+                raise UserError(f"{name} cannot be computed in 8 bits: {reason}") from error
+            if not np.isfinite(found).all():
+                raise UserError(f"{name} cannot be computed in 8 bits: {output} is not finite")
+
+
+def _net(model: TextModel) -> Net:
+    return model.net if isinstance(model, FineTuned) else model.model
+
+
+def _batches(model: TextModel, inputs: tuple[str, ...]) -> Iterator[Given]:
+    net = _net(model)
+    longest = net.encoder.longest or max(LENGTHS)
+    for number, length in product(BATCHES, LENGTHS):
+        yield rows(inputs, net.vocabulary_size, number, min(length, longest))
 
 
 def rows(inputs: Sequence[str], num_pieces: int, number: int, length: int) -> Given:

@@ -13,8 +13,8 @@ from bertwright.axes import ReadingPrecision
 from bertwright.encoder.encoder import Encoder
 from bertwright.errors import UserError
 from bertwright.interop.onnx.about import GRAPH, INT8, About
-from bertwright.interop.onnx.graph import ANSWERS, LANGUAGES, PIECES, REAL, SEGMENTS, STATES
-from bertwright.interop.onnx.session import Given, Session
+from bertwright.interop.onnx.graph import ANSWERS, STATES, given_to
+from bertwright.interop.onnx.session import Session
 from bertwright.model.folder import load_recipe
 from bertwright.model.layers import Layers
 from bertwright.model.model import Model
@@ -51,13 +51,13 @@ class OnnxModel(TextModel):
 
     def run(self, output: str, batch: ReadBatch) -> Tensor:
         """One of the outputs of the graph for a batch."""
-        given = _given(batch, self.about.inputs)
+        given = given_to(batch, self.about.inputs)
         return torch.from_numpy(self.session.run(output, given)).to(self.device)
 
     def said(self, output: str, texts: Sequence[str]) -> list[Vectors]:
         """One of the outputs for every text, (K,) or, of each of its pieces, (L, K)."""
         found: list[Vectors] = [np.empty(0, np.float32)] * len(texts)
-        for batch in self._batches(self._rows(texts)):
+        for batch in self._batches(self.rows(texts)):
             values = self.run(output, batch).cpu().numpy()
             for row, number in enumerate(batch.numbers):
                 own = values[row]
@@ -169,14 +169,3 @@ def _without_weights(verb: str, name: str) -> UserError:
         f"{verb} needs the weights, and an ONNX folder of {name} embeds and predicts alone: name "
         f"the folder that it was exported from"
     )
-
-
-def _given(batch: ReadBatch, inputs: Sequence[str]) -> Given:
-    """What a graph with these inputs is given of a batch; what is not said is 0."""
-    own, shape = batch.coordinates, tuple(batch.pieces.shape)
-    real = None if own.document is None else (own.document >= 0).long()
-    told = {PIECES: batch.pieces, REAL: real, SEGMENTS: own.segment, LANGUAGES: own.language}
-    return {
-        name: np.full(shape, int(name == REAL)) if values is None else values.cpu().numpy()
-        for name, values in ((name, told[name]) for name in inputs)
-    }

@@ -10,8 +10,9 @@ from bertwright.extras import require
 from bertwright.files import atomic_folder, digests, write_text
 from bertwright.interop.onnx.about import GRAPH, INT8, About
 from bertwright.interop.onnx.graph import inputs_of, outputs_of
-from bertwright.interop.onnx.parity import Parity, parity
+from bertwright.interop.onnx.parity import Parity, parity, require_computed
 from bertwright.interop.onnx.quantising import quantise
+from bertwright.interop.onnx.ranges import Ranges
 from bertwright.interop.onnx.session import LEVEL, Session
 from bertwright.interop.onnx.tracing import write_graph
 from bertwright.machine import versions
@@ -39,11 +40,13 @@ def export_onnx(
     int8: bool = False,
     parent: Path | None = None,
     exact: bool = True,
+    ranges: Ranges | None = None,
 ) -> Export:
     """Write a model as a graph, with its tokenizer, its recipe, its task and where it is from.
 
-    ``int8`` writes one in 8 bits beside it, or in its place where it need not be ``exact``. What a
-    model rounds between its weights, a graph in float32 does not. ``parent`` is the folder of the
+    ``int8`` writes one in 8 bits beside it, or in its place where it need not be ``exact``; between
+    its weights it has the ``ranges`` that were found ahead, or looks for them in every batch. What
+    a model rounds between its weights, a graph in float32 does not. ``parent`` is the folder of the
     model, whose weights are named. A graph that gives other outputs than the model is not kept.
 
     Errors: MissingExtra without the libraries; UserError for a model that no graph computes, which
@@ -62,7 +65,8 @@ def export_onnx(
         found = parity(model, inputs, outputs, Session(graph))
         reduced = saturates() if int8 else None
         if reduced is not None:
-            quantise(graph, temporary / INT8, reduced)
+            quantise(graph, temporary / INT8, reduced, ranges)
+            require_computed(model, inputs, outputs, Session(temporary / INT8))
             if not exact:
                 for file in temporary.glob(f"{GRAPH}*"):
                     file.unlink()
@@ -82,6 +86,7 @@ def export_onnx(
             outputs=outputs,
             max_difference=found.difference,
             reduce_range=reduced,
+            ranges=None if ranges is None else ranges.told,
             files={Path(name).name: known for name, known in sums.items()},
         )
         write_text(temporary / CARD, _card(about, model))
@@ -94,6 +99,7 @@ def _card(about: About, model: TextModel) -> str:
     tuned = isinstance(model, FineTuned)
     task = f", fine-tuned for {model.task.name}" if tuned else ""
     given = ", ".join(f"`{name}`" for name in about.inputs)
+    ranges = "" if about.ranges is None else f", ranges by {about.ranges}"
     lines = [
         f"# {about.name}{task}, as a graph",
         "",
@@ -104,7 +110,7 @@ def _card(about: About, model: TextModel) -> str:
         "",
         f"- in float32 onnxruntime differs from the model by {about.max_difference:.2g} at most"
         + (f" (`{GRAPH}`)" if GRAPH in about.files else ""),
-        *([f"- in 8 bits: `{INT8}`"] if about.reduce_range is not None else []),
+        *([f"- in 8 bits: `{INT8}`" + ranges] if about.reduce_range is not None else []),
         f"- made from weights with the SHA-256 sum {about.parent}",
         f"- made with {about.producer}",
         "",

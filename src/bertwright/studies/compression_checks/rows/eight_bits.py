@@ -1,38 +1,50 @@
-"""Graphs whose weights have 8 bits: how often they answer alike, and what they weigh."""
+"""Graphs whose weights have 8 bits: how often they answer alike, and what they weigh; within ranges
+that every batch shows, and within those that training examples have shown."""
 
 from bertwright.analysis.planted.expecting import above
+from bertwright.encoder.kernels.eight_bits import saturates
 from bertwright.interop.loading import load
-from bertwright.interop.onnx import export_onnx
+from bertwright.interop.onnx import Ranges, export_onnx
 from bertwright.interop.onnx.about import GRAPH, INT8
+from bertwright.interop.onnx.quantising import quantise
+from bertwright.interop.onnx.reading import OnnxFineTuned
+from bertwright.interop.onnx.session import Session
 from bertwright.studies.compression_checks.ground import Ground
 from bertwright.studies.compression_checks.row import Came, Measured, Row
-from bertwright.tasks.fine_tuned import FineTuned
 
 TASK = "inference"
 
+SEEN = 128
+"""Training examples that show ranges."""
+
 
 def run(ground: Ground) -> Came:
-    """Models of several seeds, each as it is and as its graph in 8 bits."""
-    judge = ground.judge(TASK)
-    scores: list[float] = []
-    others: list[float] = []
-    alike: list[float] = []
+    """Models of several seeds, each as it is and as its graphs in 8 bits."""
+    judge, learned = ground.judge(TASK), ground.examples(TASK)[:SEEN]
+    ways = ("8 bits", "8 bits, ranges found ahead")
+    scores: dict[str, list[float]] = {way: [] for way in ("float32", *ways)}
+    alike: dict[str, list[float]] = {way: [] for way in ways}
     smaller: list[float] = []
     for seed in ground.seeds[:1] if ground.quick else ground.seeds:
         model = ground.finetuned(ground.pretrained, TASK, seed).model
         folder = ground.folder / f"c19-{seed}"
         export_onnx(model, folder, int8=True)
-        small = load(folder)
-        assert isinstance(small, FineTuned), "a graph knows its task"
-        said = [each.predict(judge) for each in (small, model)]
-        score, other = (model.task.score(judge, own)["accuracy"] for own in said)
-        scores.append(score)
-        others.append(other)
-        pairs = list(zip(*said, strict=True))
-        alike.append(sum(a.answer == b.answer for a, b in pairs) / len(pairs))
+        ahead = folder / "ahead.onnx"
+        quantise(folder / GRAPH, ahead, saturates(), Ranges.of(model, learned))
+        exact = model.predict(judge)
+        scores["float32"].append(model.task.score(judge, exact)["accuracy"])
+        for way, graph in zip(ways, (folder / INT8, ahead), strict=True):
+            small = load(folder)
+            assert isinstance(small, OnnxFineTuned), "a graph knows its task"
+            small.session = Session(graph)
+            said = small.predict(judge)
+            scores[way].append(model.task.score(judge, said)["accuracy"])
+            pairs = list(zip(said, exact, strict=True))
+            alike[way].append(sum(a.answer == b.answer for a, b in pairs) / len(pairs))
         smaller.append((folder / GRAPH).stat().st_size / (folder / INT8).stat().st_size)
-    yield Measured("accuracy in 8 bits", scores, "float32", others)
-    yield Measured("share of answers that are the same", alike)
+    for way in ways:
+        yield Measured(f"accuracy in {way}", scores[way], "float32", scores["float32"])
+        yield Measured(f"share of answers that are the same in {way}", alike[way])
     yield above("times smaller, names and operators included", smaller, 2.5)
 
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from bertwright.analysis.planted.expecting import Expected, below, same
+from bertwright.analysis.planted.expecting import Expected, above, below, same
+from bertwright.compression.transfer.texts import written_in
 from bertwright.interop.loading import load
 from bertwright.interop.onnx import export_onnx
 from bertwright.interop.onnx.parity import TOLERANCE
@@ -16,18 +17,27 @@ from bertwright.tasks.fine_tuned import FineTuned
 
 QUICK_SYSTEMS = ("modern",)
 
+TEXTS, LEAST = 64, 0.95
+
 
 def run(ground: Ground) -> Came:
     """A fine-tuned model, and every system as it is drawn, at 2x128: batches of 1, 2 and 5 rows of
-    1, 9 and 40 places, some of them padded."""
+    1, 9 and 40 places, some of them padded. Of their graphs in 8 bits, vectors of texts."""
     yield from _fine_tuned(ground)
     apart: list[float] = []
+    cosines: list[float] = []
+    texts = [text for each in ground.judge("sentiment")[:TEXTS] for text in written_in(each)]
     for system in QUICK_SYSTEMS if ground.quick else systems():
-        written = export_onnx(_drawn(system, ground), ground.folder / f"c18-{system}")
+        folder = ground.folder / f"c18-{system}"
+        written = export_onnx(_drawn(system, ground), folder, int8=True)
         share = written.parity.difference / max(1.0, written.parity.scale)
         apart.append(share)
         yield below(f"{system}, difference over the greatest output", share, TOLERANCE)
+        exact, small = (load(folder, how).embed(texts, normalise=True) for how in ("float32", None))
+        cosines.append(float((exact * small).sum(1).mean()))
+        yield above(f"{system}, mean cosine of vectors in 8 bits", cosines[-1], LEAST)
     yield Measured("difference over the greatest output", apart, over="systems")
+    yield Measured("mean cosine of vectors in 8 bits", cosines, over="systems")
 
 
 def _drawn(system: str, ground: Ground) -> TextModel:
