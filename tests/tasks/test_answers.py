@@ -8,7 +8,14 @@ import pytest
 import torch
 
 from bertwright.errors import UserError
-from bertwright.tasks.answers import Answer, ClosenessAnswer, OptionAnswer, SpanAnswer
+from bertwright.tasks.answers import (
+    Answer,
+    ClassAnswer,
+    ClosenessAnswer,
+    LabelsAnswer,
+    OptionAnswer,
+    SpanAnswer,
+)
 from bertwright.tasks.catalogue import table_task
 from bertwright.tasks.encoding import RowMaker
 from bertwright.tasks.finetuning import FineTuneResult, finetune
@@ -118,19 +125,40 @@ def test_a_vector_is_what_embed_gives(pretrained) -> None:
     assert said.answer == pytest.approx(float(a @ b), abs=1e-2)
 
 
-def test_balanced_weights_find_what_is_rare(pretrained) -> None:
-    rare = [replace(e, label="old") if n < 2 else replace(e, label="new")
-            for n, e in enumerate(classes())]  # fmt: skip
-    settings = {"epochs": 1, "rate": 1e-6, "precision": "float32"}
-    plain = learned(pretrained(), "class", rare, **settings).training.epochs_seen[0].loss
-    weighted = (
-        learned(pretrained(), {"kind": "class", "weights": "balanced"}, rare, **settings)
-        .training.epochs_seen[0]
-        .loss
-    )
-    assert weighted != pytest.approx(plain, rel=1e-3)
+def lost(answer: ClassAnswer | LabelsAnswer, examples: list[Example], of: str) -> tuple[float, ...]:
+    """The loss of all outputs 0, of the examples that have a label and of those that have not."""
+    task = Task("own", answer).gathered(examples)
+    answering = answer.build(task.labels).fitted(examples)
+    column = task.labels.index(of)
+    found = {True: 0.0, False: 0.0}
+    for example in examples:
+        targets = torch.tensor(answering.targets([], example))
+        outputs = torch.zeros(1, len(task.labels), requires_grad=True)
+        loss, _ = answering.loss(outputs, [1], targets)
+        # Of one label alone: what pulls at its output.
+        (pull,) = torch.autograd.grad(loss, outputs)
+        has = of in answer.labels_in(example)
+        found[has] += abs(float(pull[0, column]))
+    return found[True], found[False]
+
+
+def test_balanced_weights_let_what_is_rare_pull_as_much() -> None:
+    rare = [replace(e, label="old" if n < 2 else "new") for n, e in enumerate(classes())]
+    first, second = (lost(ClassAnswer(weights="balanced"), rare, of)[0] for of in ("old", "new"))
+    assert first == pytest.approx(second)
+    plain = [lost(ClassAnswer(), rare, of)[0] for of in ("old", "new")]
+    assert plain[1] / plain[0] == pytest.approx((len(rare) - 2) / 2)
+    several = [replace(e, label=("old",) if n < 3 else ()) for n, e in enumerate(classes())]
+    having, others = lost(LabelsAnswer(weights="balanced"), several, "old")
+    assert having == pytest.approx(others)
+    having, others = lost(LabelsAnswer(weights={"old": 4.0}), several, "old")
+    assert others / having == pytest.approx((len(several) - 3) / (4 * 3))
+
+
+@pytest.mark.parametrize("answer", [ClassAnswer, LabelsAnswer])
+def test_a_weight_of_no_label_is_refused(answer: type[ClassAnswer | LabelsAnswer]) -> None:
     with pytest.raises(UserError, match=r"answer\.weights: no label 'odl': did you mean 'old'"):
-        learned(pretrained(), {"kind": "class", "weights": {"odl": 2.0}}, rare)
+        answer(weights={"odl": 2.0}).build(("new", "old"))
 
 
 @pytest.mark.parametrize("answer", ["class", "number", "labels"])

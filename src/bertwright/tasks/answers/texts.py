@@ -4,13 +4,15 @@ A text that is longer than a row is cut, or with a ``stride`` read in windows: e
 the answer of the whole, and what they say is averaged.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -32,6 +34,8 @@ from bertwright.tasks.calibration import Evidence
 from bertwright.tasks.encoding import RowMaker, TaskRow
 from bertwright.tasks.formats.examples import Example, Examples
 
+Counts = NDArray[np.float64]
+
 
 class TextAnswer(Answer):
     """The kinds of answers that a whole text has; ``stride`` pieces stand between the beginnings of
@@ -44,15 +48,35 @@ class TextAnswer(Answer):
         return (Example,)
 
 
-class ClassAnswer(TextAnswer):
-    """One of several classes: cross-entropy; a tie goes to the first label.
+class WeightedAnswer(TextAnswer):
+    """Labels with ``weights``: ``balanced``, with what makes rare ones count as much as frequent
+    ones, or a mapping with its numbers (1 for labels that it leaves out)."""
 
-    ``weights`` multiply the loss of each class: ``balanced`` with what makes all classes weigh the
-    same, a mapping with its numbers (1 for classes that it leaves out).
-    """
+    weights: Literal["balanced"] | dict[str, Annotated[float, Field(ge=0)]] | None = None
+
+    def require_weighted(self, labels: Sequence[str]) -> None:
+        """UserError where a label has a weight that is none of these, unless none are known."""
+        for name in self.weights if isinstance(self.weights, dict) and labels else ():
+            if name not in labels:
+                raise UserError(f"answer.weights: no label {name!r}{did_you_mean(name, labels)}")
+
+    def scales(
+        self, labels: Sequence[str], examples: Examples, balanced: Callable[[Counts], Counts]
+    ) -> tuple[float, ...]:
+        """The weights of labels, () for none; ``balanced`` are those of how often each occurs."""
+        if self.weights is None:
+            return ()
+        if isinstance(self.weights, dict):
+            return tuple(self.weights.get(name, 1.0) for name in labels)
+        found = Counter(name for each in examples for name in self.labels_in(cast(Example, each)))
+        return tuple(balanced(np.array([found[name] for name in labels], np.float64)).tolist())
+
+
+class ClassAnswer(WeightedAnswer):
+    """One of several classes: cross-entropy, of which ``weights`` multiply that of each class; a
+    tie goes to the first label."""
 
     kind: Literal["class"] = "class"
-    weights: Literal["balanced"] | dict[str, Annotated[float, Field(ge=0)]] | None = None
     labelled: ClassVar[bool] = True
     calibrated: ClassVar[bool] = True
     metrics: ClassVar[Mapping[str, Metric]] = {
@@ -65,12 +89,7 @@ class ClassAnswer(TextAnswer):
     usual_metrics: ClassVar[tuple[str, ...]] = ("accuracy", "macro-f1")
 
     def build(self, labels: Sequence[str], temperature: float = 1.0) -> "ClassAnswering":
-        if isinstance(self.weights, dict) and labels:
-            for name in self.weights:
-                if name not in labels:
-                    raise UserError(
-                        f"answer.weights: no label {name!r}{did_you_mean(name, labels)}"
-                    )
+        self.require_weighted(labels)
         return ClassAnswering(self, tuple(labels), temperature)
 
     def reference(self, example: Example) -> str | None:
@@ -80,8 +99,9 @@ class ClassAnswer(TextAnswer):
         return () if example.label is None else (str(example.label),)
 
 
-class LabelsAnswer(TextAnswer):
-    """Any number of several classes: binary cross-entropy of each.
+class LabelsAnswer(WeightedAnswer):
+    """Any number of several classes: binary cross-entropy of each, of which ``weights`` multiply
+    that of the examples which have it.
 
     A class is said that is more probable than ``threshold``, before a temperature.
     """
@@ -99,6 +119,7 @@ class LabelsAnswer(TextAnswer):
     usual_metrics: ClassVar[tuple[str, ...]] = ("micro-f1", "macro-f1", "exact")
 
     def build(self, labels: Sequence[str], temperature: float = 1.0) -> "LabelsAnswering":
+        self.require_weighted(labels)
         return LabelsAnswering(self, tuple(labels), temperature)
 
     def labels_in(self, example: Example) -> Sequence[str]:
@@ -143,16 +164,11 @@ class ClassAnswering(_InWindows):
         return len(self.labels)
 
     def fitted(self, examples: Examples) -> "ClassAnswering":
+        def balanced(counts: Counts) -> Counts:
+            return counts.sum() / np.maximum(counts, 1) / max(int((counts > 0).sum()), 1)
+
         choice = cast(ClassAnswer, self.choice)
-        if choice.weights is None:
-            return self
-        if choice.weights == "balanced":
-            counts = np.zeros(len(self.labels))
-            for example in cast(Sequence[Example], examples):
-                counts[self.labels.index(str(example.label))] += 1
-            scales = counts.sum() / np.maximum(counts, 1) / max(int((counts > 0).sum()), 1)
-            return replace(self, scales=tuple(scales.tolist()))
-        return replace(self, scales=tuple(choice.weights.get(name, 1.0) for name in self.labels))
+        return replace(self, scales=choice.scales(self.labels, examples, balanced))
 
     def targets(self, rows: Sequence[TaskRow], example: Example) -> list[int]:
         return [self.labels.index(str(example.label))]
@@ -195,14 +211,22 @@ class ClassAnswering(_InWindows):
 
 @dataclass(frozen=True)
 class LabelsAnswering(_InWindows):
-    """Of :class:`LabelsAnswer`."""
+    """Of :class:`LabelsAnswer`; ``scales`` are the weights of the labels, () for none."""
 
     labels: tuple[str, ...]
     temperature: float = 1.0
+    scales: tuple[float, ...] = ()
 
     @property
     def num_outputs(self) -> int:  # type: ignore[override]
         return len(self.labels)
+
+    def fitted(self, examples: Examples) -> "LabelsAnswering":
+        def balanced(counts: Counts) -> Counts:
+            return np.maximum(len(examples) - counts, 1) / np.maximum(counts, 1)
+
+        choice = cast(LabelsAnswer, self.choice)
+        return replace(self, scales=choice.scales(self.labels, examples, balanced))
 
     def targets(self, rows: Sequence[TaskRow], example: Example) -> list[float]:
         right = cast(tuple[str, ...], example.label)
@@ -210,7 +234,10 @@ class LabelsAnswering(_InWindows):
 
     def loss(self, outputs: Tensor, sizes: Sequence[int], targets: Tensor) -> tuple[Tensor, Tensor]:
         wanted = targets.view_as(outputs)
-        loss = F.binary_cross_entropy_with_logits(outputs, wanted, reduction="sum")
+        scales = torch.tensor(self.scales, device=outputs.device) if self.scales else None
+        loss = F.binary_cross_entropy_with_logits(
+            outputs, wanted, pos_weight=scales, reduction="sum"
+        )
         return loss, ((outputs > 0) == (wanted > 0.5)).sum()
 
     def predictions(
