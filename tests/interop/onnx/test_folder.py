@@ -5,8 +5,10 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
+import onnx
 import pytest
 from typer.testing import CliRunner
 
@@ -14,8 +16,9 @@ import bertwright as bw
 from bertwright.cli.application import app
 from bertwright.encoder.kernels.eight_bits import saturates
 from bertwright.errors import MissingExtra, UserError
-from bertwright.interop.onnx import export_onnx, parity, timing, tracing
+from bertwright.interop.onnx import export_onnx, parity, timing, tracing, writing
 from bertwright.interop.onnx.about import ABOUT, GRAPH, INT8, About
+from bertwright.interop.onnx.graph import PIECES, REAL, STATES
 from bertwright.interop.onnx.reading import OnnxModel, load_onnx
 from bertwright.interop.sentence_transformers import export_sentence_transformers
 from bertwright.model import Model
@@ -153,6 +156,18 @@ def test_a_graph_may_be_left_out(exported: Path, tmp_path: Path) -> None:
         bw.load(folder, "float32")
 
 
+@pytest.fixture
+def written_before(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exporting copies the graph that is there."""
+
+    def copy(*arguments: Any) -> int:
+        shutil.copy(exported / GRAPH, arguments[-1])
+        return 20
+
+    monkeypatch.setattr(writing, "write_graph", copy)
+
+
+@pytest.mark.usefixtures("written_before")
 def test_a_graph_that_differs_is_not_kept(
     model: TextModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +175,31 @@ def test_a_graph_that_differs_is_not_kept(
     with pytest.raises(UserError, match="what was written differs from the model by"):
         export_onnx(model, tmp_path / "exported")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("written_before")
+def test_a_graph_that_is_not_finite_in_8_bits_is_not_kept(
+    model: TextModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def quantise(graph: Path, out: Path, *_: object) -> None:
+        spoiled = onnx.load(graph)
+        largest = max(spoiled.graph.initializer, key=lambda each: len(each.raw_data))
+        largest.raw_data = b"\xff" * len(largest.raw_data)
+        onnx.save(spoiled, out)
+
+    monkeypatch.setattr(writing, "quantise", quantise)
+    with pytest.raises(UserError, match=r"bert cannot be computed in 8 bits: .* is not finite"):
+        export_onnx(model, tmp_path / "exported", int8=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_runtime_refuses_is_said(model: TextModel) -> None:
+    class Refusing:
+        def run(self, *_: object) -> NoReturn:
+            raise RuntimeError("no kernel for this\nat node 7")
+
+    with pytest.raises(UserError, match=r"bert cannot be computed in 8 bits: no kernel for this$"):
+        parity.require_computed(model, (PIECES, REAL), (STATES,), Refusing())
 
 
 def test_a_graph_of_short_rows_alone_is_refused(
