@@ -1,5 +1,6 @@
 """``bertwright export``: a model as everyone else reads it."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -7,7 +8,7 @@ import typer
 
 from bertwright.cli.output import AsJson, report
 from bertwright.cli.plugin import Plugin
-from bertwright.cli.prepare import texts_in
+from bertwright.cli.prepare import Column, Format, texts_in
 from bertwright.cli.stated import refuse
 from bertwright.errors import UserError
 
@@ -44,6 +45,8 @@ def export(
         Path | None,
         typer.Option(help="The same by a folder with examples of the task of a fine-tuned model."),
     ] = None,
+    column: Column = "text",
+    format: Format = None,
     observer: Annotated[
         Literal["extremes", "percentile", "entropy"],
         typer.Option(help="What is taken for a range of what is seen."),
@@ -58,10 +61,13 @@ def export(
         refuse(context, "a graph is of no stock class", "family")
     if not int8:
         refuse(context, "ranges are those of --int8", "texts", "data", "observer")
+    if not texts:
+        refuse(context, "it says how --texts are read", "column", "format")
     if not texts and data is None:
         refuse(context, "an observer is asked what --texts or --data show", "observer")
     if to == "onnx":
-        _export_graph(model, out, int8, (texts or [], data, observer), as_json)
+        seen = texts_in(texts, column, format) if texts else None
+        _export_graph(model, out, int8, (seen, data, observer), as_json)
         return
     refuse(context, "8 bits are those of --to onnx", "int8")
     if to == "torch-export":
@@ -93,7 +99,7 @@ def _export_graph(
     model: Path,
     out: Path,
     int8: bool,
-    seen: tuple[list[str], Path | None, "RangeObserver"],
+    seen: "tuple[Iterator[str] | None, Path | None, RangeObserver]",
     as_json: bool,
 ) -> None:
     from bertwright.document import table
@@ -123,16 +129,19 @@ def _export_graph(
 
 
 def _ranges(
-    model: "TextModel", texts: list[str], data: Path | None, observer: "RangeObserver"
+    model: "TextModel",
+    texts: "Iterator[str] | None",
+    data: Path | None,
+    observer: "RangeObserver",
 ) -> "Ranges | None":
     """By some of the texts, and of the training examples of a task; None without either."""
     from bertwright.interop.onnx.ranges import Ranges, sample
     from bertwright.tasks.data import TaskData
     from bertwright.tasks.fine_tuned import FineTuned, as_examples
 
-    if not texts and data is None:
+    if texts is None and data is None:
         return None
-    asked: list[Any] = sample(texts_in(texts, "text", None))
+    asked: list[Any] = sample(texts or ())
     if isinstance(model, FineTuned):
         asked = list(as_examples(asked, model.task))
     if data is not None:

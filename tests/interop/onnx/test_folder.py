@@ -241,8 +241,8 @@ def test_the_command_line_measures_what_it_wrote(
 ) -> None:
     monkeypatch.setattr(timing, "ROUNDS", 2)
     monkeypatch.setattr(timing, "STEPS", 2)
-    (tmp_path / "texts.txt").write_text("\n\n".join(TEXTS))
-    seen = ["--texts", str(tmp_path / "texts.txt"), "--observer", "entropy"]
+    (tmp_path / "texts.tsv").write_text("\n".join(["review", *TEXTS]))
+    seen = ["--texts", str(tmp_path / "texts.tsv"), "--column", "review", "--observer", "entropy"]
     arguments = ["export", str(source), "--to", "onnx", "--int8", *seen, "--json"]
     said = CliRunner().invoke(app, [*arguments, "-o", str(tmp_path / "exported")])
     assert said.exit_code == 0, said.output
@@ -264,6 +264,7 @@ def test_the_command_line_measures_what_it_wrote(
         (["--int8"], "leave --int8 out"),
         (["--to", "onnx", "--texts", "some.txt"], "leave --texts out"),
         (["--to", "onnx", "--int8", "--observer", "entropy"], "leave --observer out"),
+        (["--to", "onnx", "--int8", "--column", "review"], "leave --column out"),
         (["--to", "onnx", "--int8", "--data", "."], "--data is for a fine-tuned model"),
         (["--to", "onnx", "--int8", "--texts", "some.txt"], "some.txt"),
     ],
