@@ -10,8 +10,9 @@ import torch
 from bertwright.analysis.asking import Asking
 from bertwright.analysis.planted.models import small_case
 from bertwright.analysis.removal.gates import gated, open_gates
-from bertwright.analysis.removal.importance import importances, kept_parts
+from bertwright.analysis.removal.importance import importances
 from bertwright.analysis.subject import Subject
+from bertwright.compression.structure import kept_parts
 from bertwright.compression.surgery import Kept, cut_model, cut_weights
 from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.encoder import Encoder

@@ -133,7 +133,7 @@ def analyse(
 def _write_kept(output: Path, share: float) -> None:
     """Which heads stay, by layer, as ``kept.json``."""
     from bertwright.analysis.findings import read_found
-    from bertwright.analysis.removal.importance import kept_parts
+    from bertwright.compression.structure import kept_parts
     from bertwright.files import write_text
 
     found = read_found(output, HEADS).arrays["importances"]

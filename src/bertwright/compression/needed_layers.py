@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from bertwright.analysis.removal.layers import passed_by
 from bertwright.compression.quantisation.losses import asked, mean_loss
 from bertwright.compression.students import require_layers
 from bertwright.tasks.fine_tuned import FineTuned
@@ -27,6 +26,6 @@ def losses_without_layers(model: FineTuned, examples: Examples) -> list[float]:
     """The mean loss of examples without each layer, whose input goes on as its output."""
     batches, found = asked(model, examples, AT_ONCE), list[float]()
     for layer in range(len(model.net.encoder.blocks)):
-        with passed_by(model.net.encoder, layer):
+        with model.net.encoder.pass_by(layer):
             found.append(mean_loss(batches))
     return found

@@ -1,13 +1,14 @@
 """Heads and units that matter least for a task are taken out of a model that was fine-tuned for it
 (Michel et al. 2019; Hou et al. 2020)."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from bertwright.analysis.removal.importance import kept_parts
 from bertwright.axes import Settings
 from bertwright.compression.quantisation.losses import Asked, asked
 from bertwright.compression.surgery import Kept, cut_weights, weights_once
@@ -54,6 +55,20 @@ def _kept(found: Importances, share: float, depth: Depth, letter: str) -> list[l
         sums[owner] = sums.get(owner, np.zeros_like(own)) + own
     left = dict(zip(sums, kept_parts(list(sums.values()), share), strict=True))
     return [left[owner] for owner in owners]
+
+
+def kept_parts(found: Sequence[NDArray[np.float64]], share: float) -> list[list[int]]:
+    """By layer, the parts that stay where this ``share`` of all goes, those of the least importance
+    first; ``found`` has one for each part of every layer. The last part of a layer stays."""
+    kept = [list(range(len(own))) for own in found]
+    places = [(layer, part) for layer, own in enumerate(found) for part in range(len(own))]
+    going = round(share * len(places))
+    for at in np.argsort(np.concatenate([*found]), kind="stable"):
+        layer, part = places[at]
+        if going and len(kept[layer]) > 1:
+            kept[layer].remove(part)
+            going -= 1
+    return kept
 
 
 def cut_fine_tuned(model: FineTuned, kept: Kept) -> FineTuned:

@@ -250,6 +250,21 @@ class Encoder(nn.Module):
         ):
             yield
 
+    @contextmanager
+    def pass_by(self, block: int) -> Generator[None]:
+        """Let a block give on what it is given."""
+        given: list[Tensor] = []
+
+        def keep(value: Tensor) -> Tensor:
+            given[:] = [value]
+            return value
+
+        with (
+            self.replace(f"blocks.{block}.input", keep),
+            self.replace(f"blocks.{block}.residual", lambda _: given[0]),
+        ):
+            yield
+
 
 def _blocks(choice: EncoderChoice) -> list[Block]:
     blocks, number = list[Block](), 0

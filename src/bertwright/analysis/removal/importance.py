@@ -159,20 +159,6 @@ def by_layer(found: Importances) -> Importances:
     return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-30)
 
 
-def kept_parts(found: Sequence[NDArray[np.float64]], share: float) -> list[list[int]]:
-    """By layer, the parts that stay where this ``share`` of all goes, those of the least importance
-    first; ``found`` has one for each part of every layer. The last part of a layer stays."""
-    kept = [list(range(len(own))) for own in found]
-    places = [(layer, part) for layer, own in enumerate(found) for part in range(len(own))]
-    going = round(share * len(places))
-    for at in np.argsort(np.concatenate([*found]), kind="stable"):
-        layer, part = places[at]
-        if going and len(kept[layer]) > 1:
-            kept[layer].remove(part)
-            going -= 1
-    return kept
-
-
 def losses_alone(asking: Questions) -> Importances:
     """The loss without each head alone, (layers, H)."""
     gates = open_gates(asking.subject)

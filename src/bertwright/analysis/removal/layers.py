@@ -1,8 +1,7 @@
 """Which layers do what others do already: how alike they are, and what is lost without each
 (Kovaleva et al. 2019, section 4.5; Kornblith et al. 2019)."""
 
-from collections.abc import Generator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +15,6 @@ from bertwright.analysis.findings import Baseline, Finding, Found, Stored, span_
 from bertwright.analysis.questions import lacks_questions, questions
 from bertwright.analysis.subject import Subject
 from bertwright.analysis.word_states import SITES, word_states
-from bertwright.encoder.encoder import Encoder
 from bertwright.significance import benjamini_hochberg, of_difference, sign_flips
 
 PARTS = ("attention", "feed_forward")
@@ -129,24 +127,9 @@ class LayerRedundancy(Analysis):
 def without(subject: Subject, layer: int, part: str) -> AbstractContextManager[None]:
     """A ``layer`` gives on what it is given; its attention or feed-forward part gives nothing."""
     if part == "layer":
-        return passed_by(subject.encoder, layer)
+        return subject.encoder.pass_by(layer)
     nothing = torch.zeros(1, device=subject.text_model.device)
     return subject.encoder.gate({f"blocks.{layer}.{part}.output": nothing})
-
-
-@contextmanager
-def passed_by(encoder: Encoder, layer: int) -> Generator[None]:
-    """A layer gives on what it is given."""
-    given: list[torch.Tensor] = []
-
-    def kept(value: torch.Tensor) -> torch.Tensor:
-        given[:] = [value]
-        return value
-
-    with ExitStack() as stack:
-        stack.enter_context(encoder.replace(f"blocks.{layer}.input", kept))
-        stack.enter_context(encoder.replace(f"blocks.{layer}.residual", lambda _: given[0]))
-        yield
 
 
 def likeness(first: NDArray[Any], second: NDArray[Any]) -> float:
