@@ -46,6 +46,7 @@ RULES: dict[str, Visibility] = {
     "documents": SameDocument(),
     "longformer": Window(size=5) | Global(),
     "some-places": Window(size=5) | Global(first=0, positions=(3, 50)),
+    "second-text": Window(size=5) | Global(segment=1),
     "bigbird": BIGBIRD | Short(length=20),
     "bigbird-in-documents": BIGBIRD & SameDocument(),
     "longformer-in-documents": (Window(size=5) | Global()) & SameDocument(),
@@ -57,14 +58,17 @@ RULES: dict[str, Visibility] = {
 every_rule = pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
 
 
+SEGMENT = (torch.arange(LENGTH)[None] % 50 > 40).long()
+
+
 def plain() -> Coordinates:
-    return Coordinates(torch.arange(LENGTH)[None])
+    return Coordinates(torch.arange(LENGTH)[None], segment=SEGMENT)
 
 
 def padded() -> Coordinates:
     document = torch.zeros(2, LENGTH, dtype=torch.int64)
     document[0, 60:], document[1, 17:] = -1, -1
-    return Coordinates(torch.arange(LENGTH)[None], document=document)
+    return Coordinates(torch.arange(LENGTH)[None], segment=SEGMENT, document=document)
 
 
 def packed() -> Coordinates:
@@ -76,7 +80,7 @@ def packed() -> Coordinates:
         for number, (start, length) in enumerate(zip(starts, own, strict=True)):
             document[row, start : start + length] = number
             position[row, start : start + length] = torch.arange(length)
-    return Coordinates(torch.arange(LENGTH)[None], position, None, document)
+    return Coordinates(torch.arange(LENGTH)[None], position, SEGMENT, document)
 
 
 ROWS = {"plain": plain, "padded": padded, "packed": packed}

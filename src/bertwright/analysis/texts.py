@@ -182,7 +182,7 @@ def _read(subject: Subject, text: Text, length: int) -> ReadText:
     told.append(len(parts) - 1)
     word.append(-1)
     places = np.array(word, np.int64)
-    known = recipe.encoder.embeddings.segments > 1 or recipe.encoder.positions.tells_segments
+    known = recipe.encoder.tells_segments
     return ReadText(pieces, told, known, places, tuple(words), _marks(places, words), text)
 
 

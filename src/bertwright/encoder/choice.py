@@ -83,6 +83,17 @@ class EncoderChoice(Settings):
         return self.mixer.draws or self.depth.drop > 0.0 or self.depth.every > 1
 
     @property
+    def has_segments(self) -> bool:
+        """Whether the texts of a pair differ in what is added to them, or in how attention is told
+        where they stand."""
+        return self.embeddings.segments > 1 or self.positions.tells_segments
+
+    @property
+    def tells_segments(self) -> bool:
+        """Whether the texts of a pair are told apart: so, or by who sees whom."""
+        return self.has_segments or self.visibility.tells_segments
+
+    @property
     def num_parts(self) -> int:
         """Into how many parts a state falls: two where its halves read different ways."""
         return 2 if is_by_halves(self.visibility) else 1

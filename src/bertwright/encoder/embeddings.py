@@ -189,10 +189,12 @@ class Embeddings(nn.Module):
 
 def _added(rows: nn.Embedding | None, index: Tensor | None) -> Tensor | None:
     """The vectors (B, L, E) of what a table tells apart; those of its first row (1, E) where nobody
-    says which is meant."""
+    says which is meant, or there is no other."""
     if rows is None:
         return None
-    return rows.weight[:1] if index is None else lookup(rows.weight, index)
+    if index is None or len(rows.weight) == 1:
+        return rows.weight[:1]
+    return lookup(rows.weight, index)
 
 
 class TrigramProjection(nn.Module):

@@ -58,7 +58,7 @@ class Goal:
             found |= own
         rows, length = found.get("rows", 1), found.get("length", 64)
         if rows < 1 or length < 3:
-            raise UserError(f"--goal {said!r}: a row has three pieces at least")
+            raise UserError(f"--goal {said!r}: ask for one row at least, of three pieces at least")
         if rows * length > MOST_PIECES:
             raise UserError(
                 f"--goal {said!r}: {rows:,} rows of {length:,} pieces are more than "

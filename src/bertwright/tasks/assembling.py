@@ -25,6 +25,7 @@ from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import Adapted, HeadPlan
 from bertwright.tasks.task_training import Training, Watch
 from bertwright.tasks.teaching import TaskTeaching, Teacher
+from bertwright.tasks.wide_questions import with_wide_questions
 
 
 def prepare_training(
@@ -37,6 +38,7 @@ def prepare_training(
 ) -> Training:
     """What the runs of all seeds share."""
     recipe = with_dropout(model.model.recipe, chosen.dropout)
+    recipe = with_wide_questions(recipe, [task.answer for task, _, _ in given])
     _check(model, chosen, given)
     longest = model.model.encoder.longest
     if apart := chosen.head is not None and chosen.head.read == "apart":

@@ -48,6 +48,8 @@ class RowMaker:
     Attributes:
         length: the longest row.
         separators: pieces between the texts of a pair.
+        between: the segment of these: that of the first text (BERT), but of the second where a
+            question alone sees everything, and not what stands behind it (Longformer).
         segmented: whether the encoder tells the texts of a pair apart by segment.
         apart: whether each text of a pair is read as if it were alone.
     """
@@ -55,6 +57,7 @@ class RowMaker:
     tokenizer: Tokenizer
     length: int
     separators: int
+    between: int
     segmented: bool
     apart: bool = False
 
@@ -68,9 +71,9 @@ class RowMaker:
     ) -> "RowMaker":
         """As the recipe's assembly says, in rows of at most ``length`` (else ``longest``)."""
         limit = min(longest or USUAL_LENGTH, USUAL_LENGTH) if length is None else length
-        encoder = recipe.encoder
-        segmented = encoder.embeddings.segments > 1 or encoder.positions.tells_segments
-        return RowMaker(tokenizer, limit, separators_of(recipe, tokenizer), segmented, apart)
+        encoder, separators = recipe.encoder, separators_of(recipe, tokenizer)
+        between = 0 if encoder.has_segments else 1
+        return RowMaker(tokenizer, limit, separators, between, encoder.tells_segments, apart)
 
     def rows(
         self,
@@ -161,7 +164,7 @@ class RowMaker:
         segments = [0] * len(pieces)
         for text in texts[1:]:
             pieces += [special.end] * self.separators
-            segments += [0] * self.separators + [1] * len(text)
+            segments += [self.between] * self.separators + [1] * len(text)
             pieces += text
         pieces.append(special.end)
         segments.append(len(texts) - 1)

@@ -14,6 +14,7 @@ from bertwright.interop.huggingface import export_folder, import_folder, load
 from bertwright.tasks.answers import Answer
 from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.formats.examples import Question
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads import HeadChoice
 from bertwright.tasks.task import Task
@@ -120,6 +121,21 @@ def test_a_mean_over_the_row_is_read_as_one(lengths: tuple[int, ...], tmp_path: 
     stock = stock_model("ModernBertForSequenceClassification", classifier_pooling="mean")
     ours = load(saved(stock, tmp_path / "stock"), "float32")
     same(stock, ours.net, lengths)
+
+
+def test_a_question_is_seen_from_everywhere(tmp_path: Path) -> None:
+    long = {"attention_window": 4, "type_vocab_size": 1}
+    stock = stock_model("LongformerForQuestionAnswering", **long, bos_token_id=0, sep_token_id=2)
+    ours = load(saved(stock, tmp_path / "stock"), "float32")
+    (row,) = ours.answering.rows(ours.maker, [Question("the", "the the sea")])
+    with torch.inference_mode():
+        said = stock(torch.tensor([row.pieces]))
+    expected = torch.stack((said.start_logits, said.end_logits), -1)[0, list(row.places)]
+    (found,) = ours.outputs([row])
+    torch.testing.assert_close(torch.from_numpy(found), expected, rtol=1e-5, atol=1e-5)
+    export = export_folder(ours, ours.tokenizer, tmp_path / "export", verify=True)
+    assert export.architecture == "LongformerForQuestionAnswering"
+    assert "at those of the first text" in (tmp_path / "export" / "README.md").read_text()
 
 
 def test_one_output_is_a_number(tmp_path: Path) -> None:

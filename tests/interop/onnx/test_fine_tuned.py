@@ -28,6 +28,7 @@ from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads import HeadChoice
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import HeadPlan, TaskModel
+from bertwright.tasks.wide_questions import with_wide_questions
 from bertwright.text.tokenizers import WordPieceChoice
 from recipes_at_toy_size import shaken, toy
 from small_tasks import ENGLISH, classes, options, questions, similar, tagged
@@ -58,7 +59,9 @@ def tuned(
     """As if it came from fine-tuning: its parameters are drawn by chance."""
     tokenizer = bw.train_tokenizer([ENGLISH], WordPieceChoice(size=160))
     # Of one block, as what is asked here stands behind the blocks; only a mix reads two.
-    recipe = toy("bert", f"encoder.depth.layers={2 if 'mix' in head else 1}")
+    system = "longformer" if isinstance(task.answer, SpanAnswer) else "bert"
+    recipe = toy(system, f"encoder.depth.layers={2 if 'mix' in head else 1}")
+    recipe = with_wide_questions(recipe, [task.answer])
     task = task.gathered(examples)
     plan = HeadPlan(HeadChoice.choose(head), num_outputs(task), task.answer.name)
     net = TaskModel(recipe, tokenizer.size, plan, Adaptation.choose(adaptation))

@@ -22,7 +22,7 @@ from bertwright.encoder.visibility.rules import (
     Visibility,
     Window,
 )
-from bertwright.encoder.visibility.sparse import Global, RandomBlocks, Short
+from bertwright.encoder.visibility.sparse import Global, RandomBlocks, Short, of_segment
 from bertwright.encoder.visibility.tiles import Group, Tiles, laid_out
 from bertwright.encoder.visibility.view import (
     Tiling,
@@ -64,6 +64,7 @@ __all__ = [
     "is_two_sided",
     "laid_out",
     "laid_out_by_head",
+    "of_segment",
     "seen",
     "view",
     "ways",

@@ -38,6 +38,11 @@ class Visibility(Choice):
         return False
 
     @property
+    def tells_segments(self) -> bool:
+        """Whether it asks which text of a pair a place belongs to."""
+        return False
+
+    @property
     def stride(self) -> int:
         """How far apart places stand that are laid out side by side where a rule is in tiles: 1
         where neighbours are seen together."""
@@ -173,6 +178,10 @@ class _Several(Visibility):
     @property
     def by_extent(self) -> bool:
         return any(rule.by_extent for rule in self.rules)
+
+    @property
+    def tells_segments(self) -> bool:
+        return any(rule.tells_segments for rule in self.rules)
 
     @property
     def stride(self) -> int:

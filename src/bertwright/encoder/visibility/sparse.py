@@ -12,18 +12,21 @@ from torch import Tensor
 
 from bertwright.encoder.kernels.noise import uniform_at
 from bertwright.encoder.stream import Coordinates
-from bertwright.encoder.visibility.rules import Visibility
+from bertwright.encoder.visibility.rules import Both, Either, Visibility
 from bertwright.randomness import key as random_key
 
 
 class Global(Visibility):
     """Some places see everything and are seen by everything (Beltagy et al. 2020): the ``first``
-    and the ``last`` so many blocks of each text, and those at ``positions``."""
+    and the ``last`` so many blocks of each text, those at ``positions``, and those of a
+    ``segment``, as a question is, where a text alone is of the first. Which it is hangs on the
+    task: :func:`of_segment`."""
 
     kind: Literal["global"] = "global"
     first: int = Field(default=1, ge=0)
     last: int = Field(default=0, ge=0)
     positions: tuple[int, ...] = ()
+    segment: int | None = Field(default=None, ge=0, le=1)
     block: int = Field(default=1, ge=1)
 
     def visible(self, query: Coordinates, key: Coordinates) -> Tensor:
@@ -40,6 +43,10 @@ class Global(Visibility):
     def by_extent(self) -> bool:
         return self.last > 0
 
+    @property
+    def tells_segments(self) -> bool:
+        return self.segment is not None
+
     def _is(self, places: Coordinates) -> Tensor:
         own = places.at // self.block
         # What is remembered of a text stands before place 0, and is not its beginning.
@@ -48,7 +55,22 @@ class Global(Visibility):
             found = found | (own > _last_block(places, self.block) - self.last)
         for position in self.positions:
             found = found | (places.at == position)
+        if self.segment is not None:
+            said = torch.zeros_like(places.at) if places.segment is None else places.segment
+            # Padding is of the first segment, and asks nothing.
+            real = True if places.document is None else places.document >= 0
+            found = found | ((said == self.segment) & real)
         return found
+
+
+def of_segment(rule: Visibility, segment: int | None) -> Visibility:
+    """The rule, whose places that see everything are those of this ``segment`` as well, or of none;
+    where it counts them in blocks, or has none, it stays as it is."""
+    if isinstance(rule, Both | Either):
+        return type(rule)(rules=tuple(of_segment(member, segment) for member in rule.rules))
+    if isinstance(rule, Global) and rule.block == 1:
+        return rule.model_copy(update={"segment": segment})
+    return rule
 
 
 class RandomBlocks(Visibility):

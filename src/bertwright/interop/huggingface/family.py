@@ -136,8 +136,6 @@ class Family:
     """The longest row, where a file does not state it."""
     special_pieces: ClassVar[Mapping[str, str]] = {}
     """Pieces of published vocabularies that have other roles than their names say, by the role."""
-    told: ClassVar[str] = ""
-    """What the stock classes must be told beside a text to compute the same, for the model card."""
     required: ClassVar[dict[str, Any]] = {}
     """Keys of config.json that must have this value where they are stated."""
 
@@ -177,6 +175,11 @@ class Family:
     def inputs(self, rule: Visibility, coordinates: Coordinates) -> Mapping[str, Tensor]:
         """What the stock class must be told with a batch so that it sees what a rule lets see."""
         return {}
+
+    def told(self, rule: Visibility) -> str:
+        """What the stock class must be told beside a text to compute the same, for the model
+        card."""
+        return ""
 
     def longest_alike(self, recipe: Recipe) -> int | None:
         """The longest row on which the stock class computes what a recipe does; None for any."""

@@ -16,19 +16,20 @@ from bertwright.text.tokenizers import Specials
 
 ATTENTION = "encoder.blocks.#.sublayers.attention"
 SELF = "encoder.layer.#.attention.self"
+NAMES = ("first", "second")
+"""Of the texts of a row; the second begins with what separates them."""
 
 
 class Longformer(Roberta):
     """As RoBERTa, with a second projection for places that see everything.
 
     The stock class is told with every batch which those are (``global_attention_mask``); what is
-    read here has the first of each text, as ``LongformerForSequenceClassification`` has by itself.
+    read here has the first of each row, as ``LongformerForSequenceClassification`` has by itself.
     """
 
     model_type: ClassVar[str] = "longformer"
     class_name: ClassVar[str] = "Longformer"
     recipe: ClassVar[str] = "longformer"
-    told: ClassVar[str] = "`global_attention_mask`: 1 at the first piece of each text, 0 elsewhere"
     prefix: ClassVar[str] = "longformer"
     encoder_table: ClassVar[Table] = (
         *Roberta.encoder_table,
@@ -82,6 +83,12 @@ class Longformer(Roberta):
     def inputs(self, rule: Visibility, coordinates: Coordinates) -> Mapping[str, Tensor]:
         wide = rule.wide(coordinates.measured())
         return {} if wide is None else {"global_attention_mask": wide.long()}
+
+    def told(self, rule: Visibility) -> str:
+        _, wide = _parts(rule)
+        assert wide is not None, "there are reasons against any other rule"
+        text = "" if wide.segment is None else f" and at those of the {NAMES[wide.segment]} text"
+        return f"`global_attention_mask`: 1 at the first piece of each row{text}, 0 elsewhere"
 
 
 def _parts(rule: Visibility) -> tuple[Visibility | None, Global | None]:

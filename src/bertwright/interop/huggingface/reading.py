@@ -37,6 +37,7 @@ from bertwright.tasks.formats.questions import QuestionReader
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import HeadPlan, TaskModel
+from bertwright.tasks.wide_questions import with_wide_questions
 from bertwright.text.tokenizers import Specials, Tokenizer
 
 CONFIG = "config.json"
@@ -142,7 +143,7 @@ def _fine_tuned(found: Found, precision: ReadingPrecision | None) -> FineTuned:
     read = pooling if pooling in classifier.reads else classifier.reads[0]
     task = _task(found)
     plan = HeadPlan(classifier.choice(read), num_outputs(task), task.answer.name)
-    net = TaskModel.empty(found.recipe, found.rows, plan)
+    net = TaskModel.empty(with_wide_questions(found.recipe, [task.answer]), found.rows, plan)
     fill(net, found.tensors, str(found.folder))
     return FineTuned(net.eval(), found.tokenizer, task, precision=precision)
 

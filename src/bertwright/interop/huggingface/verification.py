@@ -53,6 +53,7 @@ def greatest_difference(
     longest = family.longest_alike(net.recipe) or stock_tokenizer.model_max_length
     rows, segments = [r[:longest] for r in rows], [s[:longest] for s in segments]
     typed = "token_type_ids" in stock_tokenizer.model_input_names
+    apart = segments if net.recipe.encoder.tells_segments else None
     device = next(net.parameters()).device
     budget = 1 if family.reads_padding else 1 << 20
     head = family.head(family.purpose(net))
@@ -61,12 +62,14 @@ def greatest_difference(
     stock, net = stock.to(device), net.eval()
     difference, scale = 0.0, 1.0
     pad = tokenizer.specials.pad
-    for batch in read_batches(rows, pad, device, segments if typed else None, budget):
-        told = family.inputs(net.encoder.rule, batch.coordinates)
+    for batch in read_batches(rows, pad, device, apart, budget):
+        told = dict(family.inputs(net.encoder.rule, batch.coordinates))
+        if typed and batch.coordinates.segment is not None:
+            told["token_type_ids"] = batch.coordinates.segment
         theirs = _stock_outputs(stock, batch, names, told)
         ours = _our_outputs(net, batch, head, family.visibility)
-        apart = (float((a - b).abs().max()) for a, b in zip(theirs, ours, strict=True))
-        difference = max(difference, *apart)
+        off = (float((a - b).abs().max()) for a, b in zip(theirs, ours, strict=True))
+        difference = max(difference, *off)
         scale = max(scale, *(float(output.abs().max()) for output in ours))
     if not difference <= TOLERANCE * scale:
         raise UserError(
@@ -134,8 +137,6 @@ def _stock_outputs(
 ) -> list[Tensor]:
     real = _real(batch)
     inputs = {"input_ids": batch.pieces, "attention_mask": real.long(), **told}
-    if batch.coordinates.segment is not None:
-        inputs["token_type_ids"] = batch.coordinates.segment
     if getattr(stock.config, "use_lang_emb", False):
         # Without these the stock class adds no language at all; ours takes the first it knows.
         inputs["langs"] = torch.zeros_like(batch.pieces)

@@ -69,15 +69,16 @@ def export_folder(
         tensors = stock_tensors(family, net)
         save_file(tensors, str(temporary / WEIGHTS), metadata={"format": "pt"})
         encoder, purpose = net.recipe.encoder, family.purpose(net)
-        segments = encoder.embeddings.segments > 1 or encoder.positions.tells_segments
         longest = _longest_row(net)
         separators = separators_of(net.recipe, tokenizer)
         reads_on = any(isinstance(o, Causal) for o in net.recipe.objectives.values())
         opening = None
         if reads_on and purpose == CAUSAL:
             opening = net.recipe.assembly.opening(tokenizer.specials)
-        write_tokenizer(temporary, tokenizer, segments, longest, separators, opening)
-        card = model_card(net, tokenizer, architecture, purpose, longest, family.told)
+        write_tokenizer(temporary, tokenizer, encoder.has_segments, longest, separators, opening)
+        card = model_card(
+            net, tokenizer, architecture, purpose, longest, family.told(encoder.visibility)
+        )
         (temporary / CARD).write_text(card, encoding="utf-8")
         difference = None
         if verify:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from bertwright.encoder.visibility import Visibility
 from bertwright.interop.huggingface.bert import AXES, Bert
 from bertwright.interop.huggingface.family import Config, Family, Key
 from bertwright.interop.huggingface.purposes import BARE, TEXTS, WORDS, Classifier
@@ -22,7 +23,6 @@ class Xlm(Family):
     model_type: ClassVar[str] = "xlm"
     class_name: ClassVar[str] = "XLM"
     recipe: ClassVar[str] = "xlm"
-    told: ClassVar[str] = "`langs`: the number of its language at every place, where there are any"
     purposes: ClassVar[Mapping[tuple[bool, str | None], str]] = {
         (True, None): "WithLMHeadModel",
         (False, None): BARE,
@@ -91,6 +91,9 @@ class Xlm(Family):
         told_apart = number > 1 and config.get("use_lang_emb", True)
         languages = sorted(named, key=lambda name: named[name]) if told_apart else []
         return {**config, "languages": languages}
+
+    def told(self, rule: Visibility) -> str:
+        return "`langs`: the number of its language at every place, where there are any"
 
     def finished(self, config: Config, recipe: Recipe, specials: Specials) -> Config:
         languages: list[str] = config.pop("languages")

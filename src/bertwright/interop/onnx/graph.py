@@ -36,9 +36,9 @@ K), or the output over the vocabulary of every place (B, L, V)."""
 def inputs_of(recipe: Recipe) -> tuple[str, ...]:
     """What the graph of a recipe is given, in this order."""
     encoder = recipe.encoder
-    told = encoder.embeddings.segments > 1 or encoder.positions.tells_segments
-    spoken = bool(encoder.embeddings.languages)
-    return (PIECES, REAL, *([SEGMENTS] if told else []), *([LANGUAGES] if spoken else []))
+    segments = [SEGMENTS] if encoder.tells_segments else []
+    languages = [LANGUAGES] if encoder.embeddings.languages else []
+    return (PIECES, REAL, *segments, *languages)
 
 
 def outputs_of(model: TextModel) -> tuple[str, ...]:

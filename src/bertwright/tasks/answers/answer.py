@@ -67,6 +67,9 @@ class Answer(Choice):
     """Whether what is said has probabilities that a temperature can mend."""
     together: ClassVar[bool] = False
     """Whether the rows of an example are trained in one step, side by side."""
+    question_segment: ClassVar[int | None] = None
+    """Which text of a row asks, which is seen from everywhere where an encoder has such places
+    (Beltagy et al. 2020, section 3.1); None where no text does."""
     in_windows: ClassVar[bool] = False
     """Whether a ``stride`` reads in windows what else is cut."""
     metrics: ClassVar[Mapping[str, Metric]] = {}

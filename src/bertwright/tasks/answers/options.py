@@ -34,6 +34,7 @@ class OptionAnswer(Answer):
     kind: Literal["option"] = "option"
     calibrated: ClassVar[bool] = True
     together: ClassVar[bool] = True
+    question_segment: ClassVar[int | None] = 1
     metrics: ClassVar[Mapping[str, Metric]] = {"accuracy": metrics.accuracy}
     usual_metrics: ClassVar[tuple[str, ...]] = ("accuracy",)
 

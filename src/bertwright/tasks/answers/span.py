@@ -55,6 +55,7 @@ class SpanAnswer(Answer):
     unanswerable: bool = False
     threshold: float | None = None
     reads: ClassVar[Reads] = "places"
+    question_segment: ClassVar[int | None] = 0
     metrics: ClassVar[Mapping[str, Metric]] = {"f1": word_f1, "exact": exact_match}
     usual_metrics: ClassVar[tuple[str, ...]] = ("f1", "exact")
 
