@@ -334,6 +334,7 @@ def test_a_fine_tuned_model_is_made_small(folder: Path, tuned: Path, tmp_path: P
             "leave --alone out",
         ),
         (("compress", folder / "model", "-o", wrong), "is not fine-tuned for a task"),
+        (("compress", "--goal", "size<=25MB"), "no model is named, .*leave --goal out"),
         (("compress", tuned), "name it with -o"),
         (("compress", tuned, "-o", wrong), "nothing to learn from"),
         (("compress", tuned, "-o", wrong, "--method", "pdk"), "no method 'pdk'"),

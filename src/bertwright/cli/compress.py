@@ -157,6 +157,7 @@ def compress(
     from bertwright.compression.method import METHODS, Method, names_in
 
     if model is None:
+        refuse(context, "no model is named, so that methods are listed", *FOR_A_MODEL)
         methods = {name: Method.load(name) for name in names_in(METHODS)}
         report({name: f"{own.about} ({own.source})" for name, own in methods.items()}, as_json)
         return

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -62,6 +62,19 @@ def report(result: Mapping[str, Any], as_json: bool) -> None:
     for name, rows in lists.items():
         columns = {key: _words(key) for row in rows for key in row}
         print("", f"{_words(name)}:", "", *table(columns, rows), sep="\n")
+
+
+def report_results(
+    results: Sequence[Mapping[str, Any]], columns: Mapping[str, str], as_json: bool
+) -> None:
+    """Print results of one kind: as one JSON object, or as a table of ``columns`` (key to
+    heading)."""
+    from bertwright.document import table
+
+    if as_json:
+        report({"results": results}, as_json)
+    else:
+        print(*table(columns, results), sep="\n")
 
 
 def say(message: str) -> None:

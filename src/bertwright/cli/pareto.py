@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bertwright.cli.output import AsJson, Document, Picture, report, say
+from bertwright.cli.output import AsJson, Document, Picture, report_results, say
 from bertwright.cli.plugin import Plugin
 
 
@@ -39,4 +39,4 @@ def pareto(
     if document is not None:
         told = [f"Scored by {lines[0]['metric']}.", "", *table(COLUMNS, lines)]
         write_section(document, f"pareto {lines[0]['task']}", told)
-    report({"results": lines} if as_json else {line["artefact"]: line for line in lines}, as_json)
+    report_results(lines, COLUMNS, as_json)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bertwright.cli.output import report
+from bertwright.cli.output import report_results
 from bertwright.errors import UserError
 
 Number = TypeVar("Number", int, float)
@@ -46,5 +46,4 @@ def publish(
 
     if document is not None:
         write_section(document, f"bench {verb}", table(columns, results))
-    name = next(iter(columns))
-    report({"results": results} if as_json else {row[name]: row for row in results}, as_json)
+    report_results(results, columns, as_json)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from bertwright.cli.bench.publishing import answer, numbers_of, publish
-from bertwright.cli.output import AsJson, Document, report, say
+from bertwright.cli.output import AsJson, Document, report, report_results, say
 
 app = typer.Typer()
 
@@ -99,8 +99,7 @@ def adapt(
     if document is not None:
         asked = (known.question, known.source)
         answer(document, f"bench adapt {plan.stem}", *asked, (comparing.COLUMNS, results))
-    rows = {f"{r['encoder']} {r['task']} {r['way']}": r for r in results}
-    report({"results": results} if as_json else rows, as_json)
+    report_results(results, comparing.COLUMNS, as_json)
 
 
 @app.command()
@@ -131,5 +130,4 @@ def compress(
         means = (overview.COLUMNS, overview.overview(results))
         whole = (climbing.COLUMNS, results)
         answer(document, f"bench compress {plan.stem}", *asked, means, whole)
-    rows = {f"{r['task']} {r['way']} {r['form']}": r for r in results}
-    report({"results": results} if as_json else rows, as_json)
+    report_results(results, climbing.COLUMNS, as_json)
