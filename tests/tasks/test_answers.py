@@ -17,7 +17,7 @@ from bertwright.tasks.answers import (
     SpanAnswer,
 )
 from bertwright.tasks.catalogue import table_task
-from bertwright.tasks.encoding import RowMaker
+from bertwright.tasks.encoding import RowMaker, TaskRow
 from bertwright.tasks.finetuning import FineTuneResult, finetune
 from bertwright.tasks.formats.examples import AnyExample, Example, Options, Question, TaggedWords
 from bertwright.tasks.formats.tables import Columns
@@ -107,6 +107,30 @@ def test_only_those_that_belong_together_are_brought_together(pretrained, loss: 
     apart = [replace(e, label=0.0) for e in partners()]
     with pytest.raises(UserError, match=r"label is 2 or more, half of answer\.highest"):
         learned(pretrained(), answer, apart, epochs=1)
+
+
+def test_what_belongs_together_is_wrong_for_nobody() -> None:
+    examples = [
+        Example("fruit", "apple"),
+        Example("sweet", "apple", others=("lemon",)),
+        Example("fruit", "lemon", others=("stone",)),
+        Example("hard", "stone"),
+    ]
+    answering = ClosenessAnswer(loss="in-batch", sharpness=1.0).build(()).fitted(examples)
+    # Of the second texts, then the others: what else is right, or right as well, is left out.
+    candidates = {"fruit": (0, 3, 5), "sweet": (1, 2, 3, 4, 5), "again": (2, 3, 5)}
+    candidates["hard"] = (0, 1, 2, 3, 4)
+    outputs = torch.randn(10, 8, generator=torch.Generator().manual_seed(3))
+    unit = torch.nn.functional.normalize(outputs, dim=1)
+    firsts, texts = unit[[0, 2, 5, 8]], unit[[1, 3, 6, 9, 4, 7]]
+    expected = torch.tensor(0.0)
+    for number, left in enumerate(candidates.values()):
+        near = firsts[number] @ texts[list(left)].T
+        expected += near.logsumexp(0) - firsts[number] @ texts[number]
+    rows = [[TaskRow([], number)] for number in range(len(examples))]
+    targets = [t for of, e in zip(rows, examples, strict=True) for t in answering.targets(of, e)]
+    loss, _ = answering.loss(outputs, [2, 3, 3, 2], torch.tensor(targets))
+    torch.testing.assert_close(loss, expected)
 
 
 def test_retrieval_ranks_all_second_texts(pretrained) -> None:

@@ -5,7 +5,7 @@ the vectors are what ``embed`` gives.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal, cast
 
 import numpy as np
@@ -26,6 +26,7 @@ from bertwright.tasks.answers.answer import (
     by_order,
     told,
 )
+from bertwright.tasks.answers.partners import Partners
 from bertwright.tasks.encoding import RowMaker, TaskRow
 from bertwright.tasks.formats.examples import Example, Examples
 from bertwright.tasks.rankings import RANKINGS, Ranked
@@ -37,7 +38,8 @@ class ClosenessAnswer(Answer):
     Attributes:
         loss: ``cosine``, the squared distance of the cosine from the label over ``highest``
             (Reimers and Gurevych 2019); ``in-batch``, cross-entropy over all second texts of a step
-            and its ``others``, of which the own one is right (Henderson et al. 2017);
+            and its ``others``, of which the own one is right (Henderson et al. 2017), without those
+            that stand beside the same first text in any example;
             ``triplet``, by how much another text is nearer than the second, or less than ``margin``
             further. The last two learn from pairs that belong together, which those are whose label
             is half of ``highest`` or more, or that have none.
@@ -162,6 +164,12 @@ class ClosenessAnswering(Answering):
 
     choice: ClosenessAnswer
     num_outputs: int = 0
+    partners: Partners | None = None
+
+    def fitted(self, examples: Examples) -> "ClosenessAnswering":
+        if self.choice.loss != "in-batch":
+            return self
+        return replace(self, partners=Partners.of(cast(Sequence[Example], examples)))
 
     def rows(self, maker: RowMaker, examples: Examples) -> list[TaskRow]:
         texts: list[Example] = []
@@ -173,7 +181,11 @@ class ClosenessAnswering(Answering):
             owner += [number] * len(own)
         return maker.rows(texts, owner=owner)
 
-    def targets(self, rows: Sequence[TaskRow], example: Example) -> list[float]:
+    def targets(self, rows: Sequence[TaskRow], example: Example) -> list[float] | list[int]:
+        """How near the two texts are; of ``in-batch`` the number of the example, by which those
+        are known that belong together."""
+        if self.choice.loss == "in-batch":
+            return [rows[0].example]
         right = self.choice.reference(example)
         assert right is not None, "what is trained on has a label"
         return [right / self.choice.highest]
@@ -200,8 +212,11 @@ class ClosenessAnswering(Answering):
         others[begin] = others[begin + 1] = False
         if self.choice.loss == "in-batch":
             candidates = torch.cat((second, unit[others]))
-            scores = first @ candidates.T / self.choice.sharpness
-            right = torch.arange(len(first), device=scores.device)
+            right = torch.arange(len(first), device=unit.device)
+            assert self.partners is not None, "what is trained is fitted to its examples"
+            known = self.partners.belong(targets)
+            known[right, right] = False
+            scores = (first @ candidates.T / self.choice.sharpness).masked_fill(known, -torch.inf)
             loss = F.cross_entropy(scores, right, reduction="sum")
             return loss, (scores.argmax(1) == right).sum()
         repeats = torch.tensor([size - 2 for size in sizes], device=outputs.device)
