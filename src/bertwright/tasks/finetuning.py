@@ -66,6 +66,11 @@ class FineTuneResult:
         return {part.task.name: len(part.cut()) for part in self.training.parts}
 
     @property
+    def seen(self) -> dict[str, int]:
+        """Of each task, how many of the examples that judge read like one that is learned from."""
+        return {part.task.name: len(part.seen()) for part in self.training.parts}
+
+    @property
     def scores(self) -> list[float]:
         """Of the metric, one for each seed."""
         return [run.score for run in self.runs]
@@ -98,7 +103,8 @@ class FineTuneResult:
             **({"further": _means(self.further)} if self.further else {}),
             "best_epochs": [run.epoch for run in self.runs],
             "trained_share": self.training.trained_share(),
-            **({"cut_examples": cut} if (cut := {n: c for n, c in self.cut.items() if c}) else {}),
+            **_told("cut_examples", self.cut),
+            **_told("seen_examples", self.seen),
             **({"calibration": c} if (c := self._calibration()) else {}),
             "seconds": self.seconds,
         }
@@ -235,6 +241,12 @@ def _settled(training: Training, best: Best) -> dict[str, Mapping[str, float]]:
         for model, part in zip(best.models, training.parts, strict=True)
     }
     return {name: figures for name, figures in found.items() if figures}
+
+
+def _told(name: str, numbers: Mapping[str, int]) -> dict[str, Any]:
+    """Numbers of examples of each task, where there are any."""
+    some = {task: number for task, number in numbers.items() if number}
+    return {name: some} if some else {}
 
 
 def _means(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -60,6 +60,12 @@ class Part:
         """The numbers of the examples that lost pieces, because no row is long enough."""
         return sorted(pieces_cut(self.rows))
 
+    def seen(self) -> list[int]:
+        """The numbers of the examples that judge and read like one that is learned from."""
+        judging = {example.read for example in self.dev}
+        learned = {example.read for example in self.train if example.read in judging}
+        return [number for number, example in enumerate(self.dev) if example.read in learned]
+
 
 @dataclass(frozen=True)
 class Turn:

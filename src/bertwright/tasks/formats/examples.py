@@ -21,6 +21,11 @@ class Example:
     others: tuple[str, ...] = ()
     where: str = field(default="", compare=False, repr=False)
 
+    @property
+    def read(self) -> tuple[str | None, ...]:
+        """What is read of it, whatever is known."""
+        return self.first, self.second
+
 
 @dataclass(frozen=True)
 class TaggedWords:
@@ -29,6 +34,11 @@ class TaggedWords:
     words: tuple[str, ...]
     tags: tuple[str, ...] | None = None
     where: str = field(default="", compare=False, repr=False)
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """What is read of it, whatever is known."""
+        return self.words
 
 
 @dataclass(frozen=True)
@@ -49,6 +59,11 @@ class Question:
     identity: str = ""
     where: str = field(default="", compare=False, repr=False)
 
+    @property
+    def read(self) -> tuple[str, ...]:
+        """What is read of it, whatever is known."""
+        return self.question, self.text
+
 
 @dataclass(frozen=True)
 class Options:
@@ -65,6 +80,11 @@ class Options:
     question: str = ""
     label: int | None = None
     where: str = field(default="", compare=False, repr=False)
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """What is read of it, whatever is known."""
+        return self.first, self.question, *self.options
 
 
 AnyExample = Example | TaggedWords | Question | Options
