@@ -11,7 +11,7 @@ from bertwright.cli.application import app
 from bertwright.compression.static_table import SMOOTHING, static_table
 from bertwright.errors import UserError
 from bertwright.interop.loading import load
-from bertwright.interop.onnx import export_onnx
+from bertwright.interop.onnx.writing import export_onnx
 from bertwright.model.text_model import TextModel
 from small_encoders import Pretrained
 from small_tasks import TEXTS

@@ -14,7 +14,7 @@ from bertwright.compression.quantisation.sharpness import sharpness
 from bertwright.compression.static_table import static_table
 from bertwright.errors import UserError
 from bertwright.interop.loading import load
-from bertwright.interop.onnx import export_onnx
+from bertwright.interop.onnx.writing import export_onnx
 from bertwright.model import Model
 from bertwright.model.text_model import TextModel
 from bertwright.shipping.candidates import Candidates

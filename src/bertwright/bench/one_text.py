@@ -17,8 +17,8 @@ import numpy as np
 from bertwright.bench.embedding_peers import INPUTS, onnxruntime_in_8_bits
 from bertwright.errors import UserError
 from bertwright.interop.loading import load
-from bertwright.interop.onnx import export_onnx
 from bertwright.interop.onnx.about import INT8
+from bertwright.interop.onnx.writing import export_onnx
 from bertwright.machine import num_cores
 from bertwright.model.reading import single
 from bertwright.model.text_model import TextModel

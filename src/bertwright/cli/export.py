@@ -13,7 +13,7 @@ from bertwright.cli.stated import refuse
 from bertwright.errors import UserError
 
 if TYPE_CHECKING:
-    from bertwright.interop.onnx import RangeObserver, Ranges
+    from bertwright.interop.onnx.ranges import RangeObserver, Ranges
     from bertwright.model.text_model import TextModel
 
 
@@ -105,8 +105,8 @@ def _export_graph(
     from bertwright.document import table
     from bertwright.files import require_free
     from bertwright.interop.loading import load
-    from bertwright.interop.onnx import export_onnx
     from bertwright.interop.onnx.measuring import COLUMNS, measured
+    from bertwright.interop.onnx.writing import export_onnx
     from bertwright.machine import num_cores
 
     require_free(out)

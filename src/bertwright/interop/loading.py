@@ -6,7 +6,8 @@ from bertwright.axes import ReadingPrecision
 from bertwright.compression import quantisation
 from bertwright.errors import UserError
 from bertwright.interop import huggingface
-from bertwright.interop.onnx import is_onnx, load_onnx
+from bertwright.interop.onnx.about import is_onnx
+from bertwright.interop.onnx.reading import load_onnx
 from bertwright.model.folder import RECIPE, is_model, load_model
 from bertwright.model.text_model import TextModel
 from bertwright.tasks.fine_tuned import is_fine_tuned, load_fine_tuned

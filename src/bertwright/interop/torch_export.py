@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from bertwright.compression.quantisation import unrounded
 from bertwright.files import atomic_folder, write_text
 from bertwright.interop.onnx.graph import inputs_of, outputs_of
+from bertwright.interop.onnx.inputs import Given
 from bertwright.interop.onnx.parity import Parity, parity
-from bertwright.interop.onnx.session import Given
 from bertwright.interop.onnx.tracing import traced
 from bertwright.model.folder import RECIPE
 from bertwright.model.text_model import TextModel

@@ -6,7 +6,7 @@ from typing import Literal
 
 from bertwright.compression.transfer.texts import written_in
 from bertwright.compression.trimming import trim
-from bertwright.interop.onnx import export_onnx
+from bertwright.interop.onnx.writing import export_onnx
 from bertwright.model.folder import WEIGHTS
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.examples import Examples

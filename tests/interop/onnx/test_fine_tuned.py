@@ -14,12 +14,13 @@ from bertwright.compression.quantisation.rounding import WithinRange
 from bertwright.encoder.initialisation import initialise
 from bertwright.encoder.kernels.eight_bits import saturates
 from bertwright.errors import UserError
-from bertwright.interop.onnx import RangeObserver, Ranges, export_onnx
 from bertwright.interop.onnx.about import GRAPH, INT8
-from bertwright.interop.onnx.graph import PIECES, STATES
+from bertwright.interop.onnx.inputs import PIECES, STATES
 from bertwright.interop.onnx.quantising import quantise
+from bertwright.interop.onnx.ranges import RangeObserver, Ranges
 from bertwright.interop.onnx.reading import OnnxFineTuned
 from bertwright.interop.onnx.session import Session
+from bertwright.interop.onnx.writing import export_onnx
 from bertwright.tasks.adaptation import Adaptation
 from bertwright.tasks.answers import ClosenessAnswer, OptionAnswer, SpanAnswer
 from bertwright.tasks.catalogue import table_task, tagging_task

@@ -16,10 +16,11 @@ import bertwright as bw
 from bertwright.cli.application import app
 from bertwright.encoder.kernels.eight_bits import saturates
 from bertwright.errors import MissingExtra, UserError
-from bertwright.interop.onnx import export_onnx, parity, timing, tracing, writing
+from bertwright.interop.onnx import parity, timing, tracing, writing
 from bertwright.interop.onnx.about import ABOUT, GRAPH, INT8, About
-from bertwright.interop.onnx.graph import PIECES, REAL, STATES
+from bertwright.interop.onnx.inputs import PIECES, REAL, STATES
 from bertwright.interop.onnx.reading import OnnxModel, load_onnx
+from bertwright.interop.onnx.writing import export_onnx
 from bertwright.interop.sentence_transformers import export_sentence_transformers
 from bertwright.model import Model
 from bertwright.model.text_model import TextModel
@@ -111,6 +112,12 @@ print(*sorted({{"torch._dynamo", "onnx", "onnxscript"}} & set(sys.modules)))
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.split() == []
+
+
+def test_what_times_a_graph_is_there_at_once() -> None:
+    code = "import sys, bertwright.interop.onnx.timing; print('torch' in sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "False"
 
 
 @pytest.mark.parametrize(

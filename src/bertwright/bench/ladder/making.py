@@ -21,7 +21,7 @@ from bertwright.compression.transfer.texts import written_in
 from bertwright.compression.trimming import trim
 from bertwright.errors import UserError
 from bertwright.interop.loading import load
-from bertwright.interop.onnx import export_onnx
+from bertwright.interop.onnx.writing import export_onnx
 from bertwright.model.text_model import TextModel
 from bertwright.tasks.evaluation import evaluate
 from bertwright.tasks.fine_tuned import FineTuned

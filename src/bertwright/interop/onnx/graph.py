@@ -15,22 +15,14 @@ from bertwright.encoder.mixers.attention import Attention
 from bertwright.encoder.mixers.fixed import FixedAttention
 from bertwright.encoder.stream import Coordinates
 from bertwright.interop.huggingface.purposes import Net
+from bertwright.interop.onnx.inputs import ANSWERS, LANGUAGES, PIECES, REAL, SEGMENTS, STATES, Given
 from bertwright.interop.onnx.recurrence import lay_in_rows
-from bertwright.interop.onnx.session import Given
 from bertwright.model.layers import Layers
 from bertwright.model.model import Model
 from bertwright.model.reading import ReadBatch
 from bertwright.model.text_model import TextModel
 from bertwright.recipes import Recipe
 from bertwright.tasks.fine_tuned import FineTuned
-
-PIECES, REAL, SEGMENTS, LANGUAGES = "input_ids", "attention_mask", "token_type_ids", "langs"
-"""The inputs by the names that stock models have, each (B, L) int64: the pieces; 1 where they are
-real, and 0 behind them; the segment of each, and its language, where the encoder knows such."""
-
-STATES, ANSWERS = "last_hidden_state", "logits"
-"""The outputs, float32: the states (B, L, D); what a head says of every row (B, K) or place (B, L,
-K), or the output over the vocabulary of every place (B, L, V)."""
 
 
 def inputs_of(recipe: Recipe) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bertwright.interop.onnx.about import GRAPH, INT8, About
-from bertwright.interop.onnx.graph import ANSWERS, STATES
+from bertwright.interop.onnx.inputs import ANSWERS, STATES
 from bertwright.interop.onnx.reading import OnnxModel, load_onnx
 from bertwright.interop.onnx.timing import milliseconds
 from bertwright.tasks.fine_tuned import FineTuned

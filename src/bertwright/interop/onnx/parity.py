@@ -1,6 +1,6 @@
 """Whether another runtime computes from a file what we compute from the model."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Protocol
@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from bertwright.errors import UserError
 from bertwright.interop.huggingface.purposes import Net
-from bertwright.interop.onnx.graph import PIECES, REAL, SEGMENTS, Graph
-from bertwright.interop.onnx.session import Given
+from bertwright.interop.onnx.graph import Graph
+from bertwright.interop.onnx.inputs import REAL, Given, rows
 from bertwright.model.text_model import TextModel
-from bertwright.randomness import key
 from bertwright.tasks.fine_tuned import FineTuned
 
 TOLERANCE = 1e-4
@@ -94,17 +93,3 @@ def _batches(model: TextModel, inputs: tuple[str, ...]) -> Iterator[Given]:
     longest = net.encoder.longest or max(LENGTHS)
     for number, length in product(BATCHES, LENGTHS):
         yield rows(inputs, net.vocabulary_size, number, min(length, longest))
-
-
-def rows(inputs: Sequence[str], num_pieces: int, number: int, length: int) -> Given:
-    """So many rows of this length, of pieces drawn by chance, for a graph with these inputs."""
-    draw = np.random.default_rng(key(number, "parity", length))
-    real = np.ones((number, length), np.int64)
-    if number > 1:
-        real[0, (length + 1) // 2 :], real[-1] = 0, 0
-    given = {name: np.zeros((number, length), np.int64) for name in inputs}
-    given[PIECES] = draw.integers(0, num_pieces, (number, length))
-    given[REAL] = real
-    if SEGMENTS in given:
-        given[SEGMENTS][:, length // 3 :] = 1
-    return given

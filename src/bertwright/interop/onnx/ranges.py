@@ -18,7 +18,7 @@ import torch
 
 from bertwright.errors import UserError
 from bertwright.interop.onnx.graph import given_to, inputs_of
-from bertwright.interop.onnx.session import Given
+from bertwright.interop.onnx.inputs import Given
 from bertwright.model.reading import read_batches
 from bertwright.model.text_model import TextModel
 from bertwright.randomness import generator, key

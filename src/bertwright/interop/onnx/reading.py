@@ -13,7 +13,8 @@ from bertwright.axes import ReadingPrecision
 from bertwright.encoder.encoder import Encoder
 from bertwright.errors import UserError
 from bertwright.interop.onnx.about import GRAPH, INT8, About
-from bertwright.interop.onnx.graph import ANSWERS, STATES, given_to
+from bertwright.interop.onnx.graph import given_to
+from bertwright.interop.onnx.inputs import ANSWERS, STATES
 from bertwright.interop.onnx.session import Session
 from bertwright.model.folder import load_recipe
 from bertwright.model.layers import Layers

@@ -1,6 +1,5 @@
 """A graph that onnxruntime computes, on the CPU."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 
 from bertwright.errors import UserError
 from bertwright.extras import require
+from bertwright.interop.onnx.inputs import Given
 from bertwright.machine import num_cores
 
 LEVEL = "ORT_ENABLE_ALL"
@@ -17,8 +17,6 @@ LEVEL = "ORT_ENABLE_ALL"
 SLOW = ["SkipLayerNormFusion"]
 """What it does not rewrite: on a CPU its sum and norm in one take several times as long as the two
 of them (onnxruntime 1.32)."""
-
-Given = Mapping[str, NDArray[np.int64]]
 
 
 class Session:

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 
 from bertwright.bench.turns import Contestant, Turns
-from bertwright.interop.onnx.parity import rows
+from bertwright.interop.onnx.inputs import rows
 from bertwright.interop.onnx.session import Session
 
 ROUNDS, STEPS = 7, 20

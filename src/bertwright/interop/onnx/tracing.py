@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from bertwright.errors import UserError
-from bertwright.interop.onnx.graph import REAL, Graph, inputs_of, plain
+from bertwright.interop.onnx.graph import Graph, inputs_of, plain
+from bertwright.interop.onnx.inputs import REAL
 from bertwright.model.text_model import TextModel
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.heads import BiLstm

@@ -4,11 +4,12 @@ that every batch shows, and within those that training examples have shown."""
 from bertwright.analysis.planted.expecting import above
 from bertwright.encoder.kernels.eight_bits import saturates
 from bertwright.interop.loading import load
-from bertwright.interop.onnx import Ranges, export_onnx
 from bertwright.interop.onnx.about import GRAPH, INT8
 from bertwright.interop.onnx.quantising import quantise
+from bertwright.interop.onnx.ranges import Ranges
 from bertwright.interop.onnx.reading import OnnxFineTuned
 from bertwright.interop.onnx.session import Session
+from bertwright.interop.onnx.writing import export_onnx
 from bertwright.studies.compression_checks.ground import Ground
 from bertwright.studies.compression_checks.row import Came, Measured, Row
 

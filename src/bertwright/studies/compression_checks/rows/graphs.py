@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from bertwright.analysis.planted.expecting import Expected, above, below, same
 from bertwright.compression.transfer.texts import written_in
 from bertwright.interop.loading import load
-from bertwright.interop.onnx import export_onnx
 from bertwright.interop.onnx.parity import TOLERANCE
+from bertwright.interop.onnx.writing import export_onnx
 from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel
 from bertwright.recipes.evened import evened
