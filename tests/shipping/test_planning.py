@@ -57,15 +57,16 @@ class Known:
         return self.known[-1]
 
 
-points = st.floats(-2, 5)
+shares = st.integers(-20, 50).map(lambda number: number / 1024)
+"""Of a score; a hundred of them, which are points, are told without rounding."""
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
 @given(
     st.none() | st.floats(500, 33_000),
     st.none() | st.floats(0.1, 12),
-    st.none() | st.floats(0, 4),
-    st.tuples(points, points, points),
+    st.none() | st.integers(0, 40).map(lambda number: 100 * number / 1024),
+    st.tuples(shares, shares, shares),
     st.lists(st.floats(0, 3), min_size=len(SMALLER), max_size=len(SMALLER), unique=True),
 )
 def test_what_keeps_to_a_goal_and_loses_least_is_planned(
@@ -78,9 +79,10 @@ def test_what_keeps_to_a_goal_and_loses_least_is_planned(
     losses: list[float],
 ) -> None:
     goal = Goal(size, milliseconds, points=may_lose)
-    loses = dict(zip(FORMS, (0.0, *lost), strict=True))
+    loses = {form: 100 * share for form, share in zip(FORMS, (0.0, *lost), strict=True)}
     loss_of: Callable[[Shape], float] = dict(zip(SMALLER, losses, strict=True)).__getitem__
-    monkeypatch.setattr(Planner, "_score", lambda self, form: -loses[form] / 100)
+    score = dict(zip(FORMS, (0.0, *(-share for share in lost)), strict=True))
+    monkeypatch.setattr(Planner, "_score", lambda self, form: score[form])
     monkeypatch.setattr(planning, "left_of", lambda model, shape, _: shape)
     monkeypatch.setattr(planning, "loss_of", lambda shape, _: loss_of(shape))
     known = Known()
