@@ -227,7 +227,7 @@ def test_without_a_development_part_a_tenth_is_held_out(pretrained) -> None:
 def test_who_judges_by_what_was_learned_is_told(pretrained) -> None:
     learned, judging = classes()[:9], [replace(e, label="new") for e in classes()[6:12]]
     found = finetune(pretrained(), CLASSES, train=learned, dev=judging, epochs=0)
-    assert found.training.parts[0].seen() == [0, 1, 2]
+    assert found.training.parts[0].seen == [0, 1, 2]
     assert found.as_dict()["seen_examples"] == {"colours": 3}
 
 

@@ -188,7 +188,7 @@ def _plain(
                 f"{result.training.length} pieces and cut, this one first: raise length"
                 f"{windows if part.task.answer.in_windows else ''}"
             )
-        if seen := part.seen():
+        if seen := part.seen:
             say(
                 f"{told(part.dev[seen[0]])}: {len(seen):,} of {len(part.dev):,} examples that "
                 f"judge stand among those that are learned from, this one first: the score says "

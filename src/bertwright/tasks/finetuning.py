@@ -68,7 +68,7 @@ class FineTuneResult:
     @property
     def seen(self) -> dict[str, int]:
         """Of each task, how many of the examples that judge read like one that is learned from."""
-        return {part.task.name: len(part.seen()) for part in self.training.parts}
+        return {part.task.name: len(part.seen) for part in self.training.parts}
 
     @property
     def scores(self) -> list[float]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -60,6 +61,7 @@ class Part:
         """The numbers of the examples that lost pieces, because no row is long enough."""
         return sorted(pieces_cut(self.rows))
 
+    @cached_property
     def seen(self) -> list[int]:
         """The numbers of the examples that judge and read like one that is learned from."""
         judging = {example.read for example in self.dev}
