@@ -2,6 +2,7 @@
 
 Reading order: ``inputs`` and ``graph`` (what is computed), ``recurrence``, ``tracing`` (to a
 file), ``parity``, ``ranges`` and ``quantising``, ``writing`` (the folder), ``session`` and
-``reading`` (the way back), ``timing`` and ``measuring``. Nothing is imported here, so that a process
-of ``timing`` is there at once.
+``reading`` (the way back), ``timing`` and ``measuring``.
+
+Nothing is imported here, so that a process of ``timing`` is there at once.
 """
