@@ -8,7 +8,10 @@ from bertwright.analysis.subject import Subject
 from bertwright.analysis.texts import MARKS, read_texts
 from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel
+from bertwright.tasks.answers import SpanAnswer
+from bertwright.tasks.encoding import RowMaker
 from bertwright.tasks.formats.examples import Example, TaggedWords
+from bertwright.tasks.wide_questions import with_wide_questions
 from recipes_at_toy_size import toy
 
 
@@ -43,6 +46,17 @@ def test_words_are_left_out_whole() -> None:
     (text,) = read_texts(subject, [Example("the keeper sees a ship")], length=5)
     assert text.words == ("the", "keeper", "sees")
     assert len(text) == 5
+
+
+@pytest.mark.parametrize("system", ["bert", "roberta", "longformer"])
+def test_a_pair_is_read_as_it_was_learned(system: str) -> None:
+    tokenizer, asked = small_subject().tokenizer, Example("the keeper", "a ship .")
+    recipe = with_wide_questions(toy(system), [SpanAnswer()])
+    model = Model.build(recipe, tokenizer.size, tokenizer)
+    (text,) = read_texts(Subject(system, TextModel(model, tokenizer, "float32")), [asked])
+    (row,) = RowMaker.of(recipe, tokenizer, model.encoder.longest).rows([asked])
+    assert text.pieces == row.pieces
+    assert (text.parts if text.segmented else None) == row.segments
 
 
 @pytest.mark.parametrize("system", ["bert", "roberta", "gpt-2", "elmo"])

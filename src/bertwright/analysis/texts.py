@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bertwright.analysis.subject import Subject
 from bertwright.errors import UserError
-from bertwright.tasks.encoding import separators_of
+from bertwright.tasks.encoding import RowMaker
 from bertwright.tasks.formats.examples import Example, TaggedWords
 from bertwright.tasks.formats.lines import read_lines, suffix_of
 from bertwright.tasks.formats.treebank import Tree, read_trees
@@ -94,8 +94,9 @@ def _examples(lines: Iterable[tuple[str, str]]) -> list[Text]:
 def read_texts(subject: Subject, texts: Sequence[Text], length: int = 128) -> list[ReadText]:
     """The rows of texts and of pairs, each cut to ``length`` places at a word; a word of which a
     piece is cut away is left out."""
-    longest = subject.encoder.longest
-    return [_read(subject, text, min(length, longest or length)) for text in texts]
+    recipe, longest = subject.text_model.model.recipe, subject.encoder.longest
+    maker = RowMaker.of(recipe, subject.tokenizer, longest, min(length, longest or length))
+    return [_read(subject, maker, text) for text in texts]
 
 
 def worded(subject: Subject, texts: Sequence[Text], length: int = 128) -> list[ReadText]:
@@ -162,28 +163,19 @@ def digest(texts: Sequence[ReadText]) -> str:
     return found.hexdigest()[:16]
 
 
-def _read(subject: Subject, text: Text, length: int) -> ReadText:
-    tokenizer, recipe = subject.tokenizer, subject.text_model.model.recipe
-    special, between = tokenizer.specials, separators_of(recipe, tokenizer)
+def _read(subject: Subject, maker: RowMaker, text: Text) -> ReadText:
     parts = [_words(subject, part) for part in _parts(text)]
-    room = (length - 2 - between * (len(parts) - 1)) // len(parts)
-    pieces, told, word, words = [special.start], [0], [-1], list[str]()
-    for number, own in enumerate(parts):
-        if number:
-            pieces += [special.end] * between
-            told += [number - 1] * between
-            word += [-1] * between
-        for spelled, ids in _fitting(own, room):
-            pieces += ids
-            told += [number] * len(ids)
-            word += [len(words)] * len(ids)
+    room = (maker.length - 2 - maker.separators * (len(parts) - 1)) // len(parts)
+    read = [_fitting(own, room) for own in parts]
+    pieces, told = maker.joined([[i for _, ids in own for i in ids] for own in read])
+    word, words, place = np.full(len(pieces), -1), list[str](), 1
+    for own in read:
+        for spelled, ids in own:
+            word[place : place + len(ids)] = len(words)
             words.append(spelled)
-    pieces.append(special.end)
-    told.append(len(parts) - 1)
-    word.append(-1)
-    places = np.array(word, np.int64)
-    known = recipe.encoder.tells_segments
-    return ReadText(pieces, told, known, places, tuple(words), _marks(places, words), text)
+            place += len(ids)
+        place += maker.separators
+    return ReadText(pieces, told, maker.segmented, word, tuple(words), _marks(word, words), text)
 
 
 def _parts(text: Text) -> list[str | tuple[str, ...]]:

@@ -156,18 +156,20 @@ class RowMaker:
             for start, stop in _windows(len(texts[-1]), left, stride):
                 yield self._row(number, [*before, texts[-1][start:stop]], num_cut)
 
-    def _row(self, number: int, texts: Sequence[list[int]], num_cut: int = 0) -> TaskRow:
+    def joined(self, texts: Sequence[list[int]]) -> tuple[list[int], list[int]]:
+        """The pieces of a row that reads one text, or two, and the segment of each."""
         special = self.tokenizer.specials
-        if self.apart:
-            return self._apart(number, texts, num_cut)
         pieces = [special.start, *texts[0]]
         segments = [0] * len(pieces)
         for text in texts[1:]:
-            pieces += [special.end] * self.separators
+            pieces += [special.end] * self.separators + text
             segments += [self.between] * self.separators + [1] * len(text)
-            pieces += text
-        pieces.append(special.end)
-        segments.append(len(texts) - 1)
+        return [*pieces, special.end], [*segments, len(texts) - 1]
+
+    def _row(self, number: int, texts: Sequence[list[int]], num_cut: int = 0) -> TaskRow:
+        if self.apart:
+            return self._apart(number, texts, num_cut)
+        pieces, segments = self.joined(texts)
         return TaskRow(pieces, number, segments if self.segmented else None, num_cut=num_cut)
 
     def _apart(self, number: int, texts: Sequence[list[int]], num_cut: int) -> TaskRow:
