@@ -48,6 +48,18 @@ def test_words_are_left_out_whole() -> None:
     assert len(text) == 5
 
 
+@pytest.mark.parametrize("length", [8, 11, 12, 13, 16])
+@pytest.mark.parametrize("pair", [("a ship .", "the keeper sees a lamp , a ship"), ("a", "a ship")])
+def test_a_pair_is_cut_where_fine_tuning_cuts_it(pair: tuple[str, str], length: int) -> None:
+    subject = small_subject()
+    for first, second in (pair, pair[::-1]):
+        asked = Example(first, second)
+        (text,) = read_texts(subject, [asked], length)
+        maker = RowMaker.of(subject.text_model.model.recipe, subject.tokenizer, None, length)
+        # Every word is one piece here, so that none is rounded away.
+        assert text.pieces == maker.rows([asked])[0].pieces
+
+
 @pytest.mark.parametrize("system", ["bert", "roberta", "longformer"])
 def test_a_pair_is_read_as_it_was_learned(system: str) -> None:
     tokenizer, asked = small_subject().tokenizer, Example("the keeper", "a ship .")

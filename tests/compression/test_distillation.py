@@ -17,6 +17,7 @@ from bertwright.errors import UserError
 from bertwright.model.text_model import TextModel
 from bertwright.objectives.objective import Loss
 from bertwright.schedules import Constant
+from bertwright.tasks.answers import Answer, OptionAnswer, SpanAnswer
 from bertwright.tasks.assembling import prepare_training
 from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.fine_tuned import FineTuned
@@ -30,11 +31,15 @@ from bertwright.tasks.task_batches import Batches
 from bertwright.tasks.task_training import unwatched
 from bertwright.tasks.teaching import Lesson
 from bertwright.training.clock import Place
-from small_tasks import classes, numbers, tagged
+from small_tasks import classes, numbers, options, questions, several_labels, similar, tagged
 
 CLASSES = table_task("colours", Columns())
 NUMBERS = table_task("colours", Columns(), "number", ("negative-mean-squared-error", "spearman"))
 TAGS = tagging_task("colours")
+LABELS = table_task("colours", Columns(), "labels")
+SPANS, OPTIONS = Task("asked", SpanAnswer()), Task("chosen", OptionAnswer())
+CLOSE = Task("near", Answer.choose({"kind": "closeness", "loss": "cosine", "highest": 5.0}))
+RELEVANT = Task("asked for", Answer.choose("relevance"))
 
 EVERYTHING = [
     {"kind": "outputs", "temperature": 2.0},
@@ -186,7 +191,18 @@ def test_a_narrow_student_learns_through_a_map_that_is_not_kept(pretrained, tmp_
 
 
 @pytest.mark.parametrize(
-    ("task", "examples"), [(CLASSES, classes()), (NUMBERS, numbers()), (TAGS, tagged())]
+    ("task", "examples"),
+    [
+        (CLASSES, classes()),
+        (NUMBERS, numbers()),
+        (TAGS, tagged()),
+        (LABELS, several_labels()),
+        (SPANS, questions()),
+        (OPTIONS, options()),
+        (CLOSE, similar()),
+        (RELEVANT, similar()),
+    ],
+    ids=lambda given: given.answer.own_kind() if isinstance(given, Task) else "",
 )
 def test_answers_are_learned_from_the_teacher_alone(pretrained, task, examples) -> None:
     teacher = taught(pretrained(), task, examples, epochs=12)
@@ -203,6 +219,18 @@ def test_answers_are_learned_from_the_teacher_alone(pretrained, task, examples) 
     (found,) = result.best.report.scores.values()
     first = next(iter(right))
     assert found[first] == pytest.approx(right[first], abs=20 if task is NUMBERS else 0.1)
+
+
+def test_what_has_not_learned_to_answer_is_not_judged_by_its_answers(pretrained) -> None:
+    teacher, examples = taught(pretrained()), classes()
+    inside, run = {"kind": "states"}, {"train": examples, "dev": examples, **QUICK, "epochs": 4}
+    for labels in (0.0, 1.0):
+        told = Distillation(teacher, signals(inside), Constant(value=labels))
+        found = finetune(shortened(teacher, [0]), CLASSES, teacher=told, patience=1, **run)
+        scores = [each.score for each in found.training.epochs_seen]
+        last = 4 if labels == 0.0 else 1 + scores.index(max(scores))
+        assert found.best.report.epoch == last
+        assert found.training.epochs_seen[-1].epoch == (4 if labels == 0.0 else last + 1)
 
 
 def test_what_a_teacher_of_numbers_says_is_what_its_head_said_in_training(pretrained) -> None:

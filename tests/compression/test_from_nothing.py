@@ -1,5 +1,6 @@
 """Students that begin from nothing: drawn by a seed, with what their teacher's table tells."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -181,10 +182,11 @@ def test_the_squared_distance_is_nothing_where_logits_match(logits: list[float])
     signal = Signal.choose({"kind": "outputs", "distance": "squared", "mean": True})
     choice: object = None
     comparison = signal.between(choice, choice)  # type: ignore[arg-type]
-    heard = Heard(outputs, outputs.detach().clone(), {}, {}, torch.ones(2, 1).bool(), 0.0)
+    same = outputs, outputs.detach().clone(), None, None
+    heard = Heard(*same, {}, {}, torch.ones(2, 1).bool(), 0.0)
     loss = comparison(heard)
     assert loss.item() == 0.0
     loss.backward()
     assert not outputs.grad.any()
-    apart = Heard(outputs, outputs.detach() + 2.0, {}, {}, heard.real, 0.0)
+    apart = replace(heard, taught=outputs.detach() + 2.0)
     assert comparison(apart).item() == pytest.approx(2 * 4.0, rel=1e-3)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from bertwright.analysis.subject import Subject
 from bertwright.errors import UserError
+from bertwright.examples.assembly.pair_layout import longest_first
 from bertwright.tasks.encoding import RowMaker
 from bertwright.tasks.formats.examples import Example, TaggedWords
 from bertwright.tasks.formats.lines import read_lines, suffix_of
@@ -92,8 +93,8 @@ def _examples(lines: Iterable[tuple[str, str]]) -> list[Text]:
 
 
 def read_texts(subject: Subject, texts: Sequence[Text], length: int = 128) -> list[ReadText]:
-    """The rows of texts and of pairs, each cut to ``length`` places at a word; a word of which a
-    piece is cut away is left out."""
+    """The rows of texts and of pairs; what is longer than ``length`` places is cut as it is in
+    fine-tuning, and a word of which a piece is cut away is left out."""
     recipe, longest = subject.text_model.model.recipe, subject.encoder.longest
     maker = RowMaker.of(recipe, subject.tokenizer, longest, min(length, longest or length))
     return [_read(subject, maker, text) for text in texts]
@@ -165,8 +166,8 @@ def digest(texts: Sequence[ReadText]) -> str:
 
 def _read(subject: Subject, maker: RowMaker, text: Text) -> ReadText:
     parts = [_words(subject, part) for part in _parts(text)]
-    room = (maker.length - 2 - maker.separators * (len(parts) - 1)) // len(parts)
-    read = [_fitting(own, room) for own in parts]
+    room = maker.length - 2 - maker.separators * (len(parts) - 1)
+    read = [_fitting(own, most) for own, most in zip(parts, _rooms(parts, room), strict=True)]
     pieces, told = maker.joined([[i for _, ids in own for i in ids] for own in read])
     word, words, place = np.full(len(pieces), -1), list[str](), 1
     for own in read:
@@ -195,6 +196,14 @@ def _words(subject: Subject, part: str | tuple[str, ...]) -> list[tuple[str, lis
     ids, starts = tokenizer.words(list(part))
     bounds = pairwise([*starts, len(ids)])
     return [(word, ids[begin:end]) for word, (begin, end) in zip(part, bounds, strict=True)]
+
+
+def _rooms(parts: Sequence[list[tuple[str, list[int]]]], room: int) -> Sequence[int]:
+    """Places for the pieces of each text; a pair is cut where fine-tuning cuts it."""
+    if len(parts) == 1:
+        return [room]
+    first, second = (sum(len(ids) for _, ids in own) for own in parts)
+    return [int(most) for most in longest_first(first, second, room)]
 
 
 def _fitting(words: list[tuple[str, list[int]]], room: int) -> list[tuple[str, list[int]]]:

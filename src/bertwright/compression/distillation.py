@@ -66,6 +66,7 @@ class _Distilling(TaskTeaching):
         self.comparisons, self._labels = comparisons, labels
         self._part, self._taught, self._inside = part, taught, inside
         self.sites = comparisons.sites
+        self.judged = comparisons.hears_outputs or labels.at(1.0) > 0
 
     def begin(self, seed: int) -> None:
         self.comparisons.begin(seed)
@@ -84,9 +85,13 @@ class _Distilling(TaskTeaching):
         assert document is not None, "batches of tasks say which places are real"
         real = document >= 0
         real[batch.num_rows :] = False
+        taught = torch.cat([self._taught[number] for number in numbers]).to(outputs.device)
+        answering, sizes = self._part.answering, batch.item_sizes
         heard = Heard(
-            outputs,
-            torch.cat([self._taught[number] for number in numbers]).to(outputs.device),
+            answering.numbers(outputs, sizes),
+            answering.numbers(taught, sizes),
+            answering.logits(outputs, sizes),
+            answering.logits(taught, sizes),
             lesson.values,
             {} if self._inside is None else self._inside(batch),
             real,

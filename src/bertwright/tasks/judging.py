@@ -53,7 +53,7 @@ class Best:
 @dataclass
 class Judge(Reporter):
     """Evaluates each epoch as the saved model would be, keeps the best, and ends a run that gets no
-    better."""
+    better; of a stage that teaches no answers it keeps the last."""
 
     training: "Training"
     parameters: MasterParameters
@@ -86,10 +86,12 @@ class Judge(Reporter):
         training.epochs_seen.append(report)
         changes = training.net.changes
         found = Best(models, report, predictions, changes is None or changes.done)
-        if self.best is None or (found.done, found.score) > (self.best.done, self.best.score):
-            self.best = found
+        judged = training.teaching is None or training.teaching.judged
+        before = self.best
+        if before is None or not judged or (found.done, found.score) > (before.done, before.score):
+            self.best = before = found
         patience = training.patience
-        if patience is not None and self.epoch - self.best.report.epoch >= patience:
+        if patience is not None and self.epoch - before.report.epoch >= patience:
             self.clock.end(place.step)
         return Evaluation(-report.score, figures_of(scores))
 

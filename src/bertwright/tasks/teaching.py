@@ -38,10 +38,13 @@ class TaskTeaching(Teaching):
     Attributes:
         sites: the values of the student's encoder that it listens to.
         procedures: what it does within a step.
+        judged: whether how well the student answers behind an epoch says how good it is; else it
+            has not learned to answer yet, and the last epoch is kept.
     """
 
     sites: Sequence[str] = ()
     procedures: Sequence[Procedure] = ()
+    judged: bool = True
 
     def counts(self, rows: Sequence[TaskRow], count: float) -> dict[str, float]:
         """What the losses of a step are divided by, by their names; ``count`` is that of the

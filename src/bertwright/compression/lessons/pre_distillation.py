@@ -148,7 +148,8 @@ class _PreDistilling(PieceTeaching):
             if asked.weight is not None and not everywhere:
                 # A place that does not count is one where the two agree.
                 outputs = torch.where((asked.weight > 0)[:, None], outputs, taught)
-        heard = Heard(outputs, taught, lesson.values, others, real, within.progress)
+        said = outputs, taught, outputs, taught
+        heard = Heard(*said, lesson.values, others, real, within.progress)
         sizes = self._sizes(number, len(batch.pieces), batch.num_tokens, asked.count)
         return comparisons.losses(heard, sizes)
 

@@ -13,10 +13,12 @@ from bertwright.encoder.choice import EncoderChoice
 class Outputs(Signal):
     """The outputs of the head, of every place that is asked.
 
-    ``divergence`` is T^2 KL(softmax(t/T) || softmax(s/T)), ``squared`` the distance of the logits
-    themselves (Tang et al. 2019), which a task of numbers has as well. Both are summed over the
-    classes; published code divides them by how many there are (``mean``), which makes a weight
-    another one.
+    ``divergence`` is T^2 KL(softmax(t/T) || softmax(s/T)) over what is chosen between: classes, yes
+    and no for each of several labels, the places where an answer begins and those where it ends,
+    options. ``squared`` is the distance of the outputs themselves (Tang et al. 2019), which a task
+    of numbers has as well, and one of closeness between its cosines. Both are summed over what is
+    chosen between; published code divides them by how many outputs there are (``mean``), which
+    makes a weight another one.
     """
 
     kind: Literal["outputs"] = "outputs"
@@ -41,10 +43,11 @@ class OfOutputs(Comparison):
         return sizes.asked
 
     def forward(self, heard: Heard) -> Tensor:
-        if self.choice.distance == "squared" or heard.outputs.shape[-1] == 1:
+        own, others = heard.logits, heard.taught_logits
+        if self.choice.distance == "squared" or own is None or others is None:
             found = (heard.outputs - heard.taught).square().sum()
         else:
-            found = divergence(heard.outputs, heard.taught, self.choice.temperature)
+            found = divergence(own, others, self.choice.temperature)
         return found / heard.outputs.shape[-1] if self.choice.mean else found
 
 

@@ -16,7 +16,9 @@ class Heard:
     """A student and its teacher at the same rows.
 
     Attributes:
-        outputs, taught: (M, K) float32 of their heads.
+        outputs, taught: (M, K) float32, what they say in numbers.
+        logits, taught_logits: (N, C) float32, a softmax over C is what they say; None where numbers
+            are all that they say.
         own, others: values of their encoders by name, (B, ...) each.
         real: (B, L) bool, the places of rows that are no fillers and no padding.
         progress: of the training, from 0 to 1.
@@ -24,6 +26,8 @@ class Heard:
 
     outputs: Tensor
     taught: Tensor
+    logits: Tensor | None
+    taught_logits: Tensor | None
     own: Mapping[str, Tensor]
     others: Mapping[str, Tensor]
     real: Tensor

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from bertwright.axes import Choice, did_you_mean
 from bertwright.errors import UserError
@@ -23,6 +25,9 @@ from bertwright.tasks.encoding import RowMaker, TaskRow
 from bertwright.tasks.formats.examples import AnyExample, Examples
 
 Floats = NDArray[np.float32]
+
+IMPOSSIBLE = -1e9
+"""The logit of what is not there to be chosen: as good as -inf, but it can be subtracted."""
 
 Reads = Literal["text", "places"]
 """Whether a head reads a row as a whole, or some of its places."""
@@ -200,6 +205,15 @@ class Answering(ABC):
         them has, ``targets`` (T,) what :meth:`targets` gave of them.
         """
 
+    def logits(self, outputs: Tensor, sizes: Sequence[int]) -> Tensor | None:
+        """(N, C), the same as what is chosen between, for every choice: a softmax over C is what
+        the model says. None where it says numbers."""
+        return outputs
+
+    def numbers(self, outputs: Tensor, sizes: Sequence[int]) -> Tensor:
+        """(N, C), the same as numbers that those of another model can be laid beside."""
+        return outputs
+
     @abstractmethod
     def predictions(
         self, rows: Sequence[TaskRow], outputs: Sequence[Floats], examples: Examples
@@ -253,6 +267,19 @@ def cross_entropy(
     """The summed loss and the number of right answers of outputs (M, K), targets (M,)."""
     loss = F.cross_entropy(outputs, targets, weights, reduction="sum")
     return loss, (outputs.argmax(-1) == targets).sum()
+
+
+def choices(outputs: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Outputs (M, K) of items as rows (items * K, C) that are chosen from: K choices of each."""
+    parts = list(outputs.split(list(sizes)))
+    together = pad_sequence(parts, batch_first=True, padding_value=IMPOSSIBLE)
+    return together.transpose(1, 2).flatten(0, 1)
+
+
+def whether(outputs: Tensor) -> Tensor:
+    """Each output as the logits of no and yes, (M * K, 2)."""
+    flat = outputs.flatten()
+    return torch.stack((torch.zeros_like(flat), flat), 1)
 
 
 def softmax(outputs: Floats, temperature: float = 1.0) -> Floats:

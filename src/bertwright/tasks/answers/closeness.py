@@ -201,6 +201,14 @@ class ClosenessAnswering(Answering):
         total = torch.stack([loss for loss, _ in losses]).mean()
         return total, losses[0][1]
 
+    def logits(self, outputs: Tensor, sizes: Sequence[int]) -> None:
+        return None
+
+    def numbers(self, outputs: Tensor, sizes: Sequence[int]) -> Tensor:
+        """How near the first text of an item is to each of the others, vectors of any width."""
+        items = (F.normalize(item, dim=1) for item in outputs.split(list(sizes)))
+        return torch.cat([item[1:] @ item[0] for item in items]).unsqueeze(1)
+
     def _at(self, outputs: Tensor, sizes: Sequence[int], targets: Tensor) -> tuple[Tensor, Tensor]:
         unit = F.normalize(outputs, dim=1)
         begin = torch.tensor([0, *np.cumsum(sizes)[:-1].tolist()], device=outputs.device)

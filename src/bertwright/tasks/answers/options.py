@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, cast
 
 import numpy as np
-import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from bertwright.tasks import metrics
 from bertwright.tasks.answers.answer import (
@@ -17,6 +15,7 @@ from bertwright.tasks.answers.answer import (
     Metric,
     Prediction,
     by_example,
+    choices,
     cross_entropy,
     softmax,
 )
@@ -67,9 +66,10 @@ class OptionAnswering(Answering):
         return [example.label]
 
     def loss(self, outputs: Tensor, sizes: Sequence[int], targets: Tensor) -> tuple[Tensor, Tensor]:
-        parts = outputs.squeeze(1).split(list(sizes))
-        together = pad_sequence(list(parts), batch_first=True, padding_value=-torch.inf)
-        return cross_entropy(together, targets)
+        return cross_entropy(self.logits(outputs, sizes), targets)
+
+    def logits(self, outputs: Tensor, sizes: Sequence[int]) -> Tensor:
+        return choices(outputs, sizes)
 
     def predictions(
         self, rows: Sequence[TaskRow], outputs: Sequence[Floats], examples: Examples

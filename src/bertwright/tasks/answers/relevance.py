@@ -22,6 +22,7 @@ from bertwright.tasks.answers.answer import (
     by_order,
     sigmoid,
     told,
+    whether,
 )
 from bertwright.tasks.encoding import TaskRow
 from bertwright.tasks.formats.examples import Example, Examples
@@ -88,6 +89,9 @@ class RelevanceAnswering(Answering):
         said = outputs.squeeze(1)
         loss = F.binary_cross_entropy_with_logits(said, targets, reduction="sum")
         return loss, ((said > 0) == (targets > 0.5)).sum()
+
+    def logits(self, outputs: Tensor, sizes: Sequence[int]) -> Tensor:
+        return whether(outputs)
 
     def predictions(
         self, rows: Sequence[TaskRow], outputs: Sequence[Floats], examples: Examples

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
-import torch
 from pydantic import Field
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from bertwright.tasks.answers.answer import (
     Answer,
@@ -24,6 +22,7 @@ from bertwright.tasks.answers.answer import (
     Reads,
     Settled,
     by_example,
+    choices,
     cross_entropy,
     softmax,
 )
@@ -126,9 +125,10 @@ class SpanAnswering(Answering):
         return [1 + inside[0], 1 + inside[-1]] if covered else [0, 0]
 
     def loss(self, outputs: Tensor, sizes: Sequence[int], targets: Tensor) -> tuple[Tensor, Tensor]:
-        parts = outputs.split(list(sizes))
-        together = pad_sequence(list(parts), batch_first=True, padding_value=-torch.inf)
-        return cross_entropy(together.transpose(1, 2).flatten(0, 1), targets)
+        return cross_entropy(self.logits(outputs, sizes), targets)
+
+    def logits(self, outputs: Tensor, sizes: Sequence[int]) -> Tensor:
+        return choices(outputs, sizes)
 
     def predictions(
         self, rows: Sequence[TaskRow], outputs: Sequence[Floats], examples: Examples

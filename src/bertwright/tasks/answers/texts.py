@@ -29,6 +29,7 @@ from bertwright.tasks.answers.answer import (
     cross_entropy,
     sigmoid,
     softmax,
+    whether,
 )
 from bertwright.tasks.calibration import Evidence
 from bertwright.tasks.encoding import RowMaker, TaskRow
@@ -240,6 +241,9 @@ class LabelsAnswering(_InWindows):
         )
         return loss, ((outputs > 0) == (wanted > 0.5)).sum()
 
+    def logits(self, outputs: Tensor, sizes: Sequence[int]) -> Tensor:
+        return whether(outputs)
+
     def predictions(
         self, rows: Sequence[TaskRow], outputs: Sequence[Floats], examples: Examples
     ) -> list[Prediction]:
@@ -287,6 +291,9 @@ class NumberAnswering(_InWindows):
     def loss(self, outputs: Tensor, sizes: Sequence[int], targets: Tensor) -> tuple[Tensor, Tensor]:
         error = outputs.squeeze(1) - targets
         return error.square().sum(), error.new_zeros(())
+
+    def logits(self, outputs: Tensor, sizes: Sequence[int]) -> None:
+        return None
 
     def predictions(
         self, rows: Sequence[TaskRow], outputs: Sequence[Floats], examples: Examples

@@ -91,6 +91,8 @@ def _through_the_identity() -> Expected:
     heard = Heard(
         torch.zeros(1, 1),
         torch.zeros(1, 1),
+        None,
+        None,
         dict.fromkeys(comparison.sites, states),
         dict.fromkeys(comparison.other_sites, states),
         torch.ones(2, 5, dtype=torch.bool),
