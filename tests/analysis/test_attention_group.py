@@ -7,11 +7,14 @@ import pytest
 import torch
 
 from bertwright.analysis.analysis import Analysis, Case
+from bertwright.analysis.asking import Asking
 from bertwright.analysis.attention.clusters import chance_of_layers
 from bertwright.analysis.attention.patterns import PATTERNS, AttentionPatterns
+from bertwright.analysis.attention.slopes import slopes
 from bertwright.analysis.planted.attention import Pointer, pointed
 from bertwright.analysis.planted.models import SENTENCES, small_subject
 from bertwright.analysis.texts import read_texts
+from bertwright.encoder.stream import Coordinates
 from bertwright.tasks.formats.examples import Example
 
 
@@ -56,3 +59,19 @@ def test_layers_of_like_heads_are_not_chance(monkeypatch: pytest.MonkeyPatch) ->
     deals = [generator.permutation(16) for _ in range(100)]
     chances = [chance_of_layers(mixed[deal][:, deal], layer, 0) for deal in deals]
     assert 0.02 <= np.mean(np.array(chances) < 0.1) <= 0.2
+
+
+@pytest.mark.parametrize("system", ["bert", "gpt", "modernbert"])
+def test_slopes_are_of_what_may_be_looked_at(system: str) -> None:
+    own = case(system, texts=SENTENCES[:1])
+    asking, length = Asking(own.subject, own.texts), len(own.texts[0])
+    with own.subject.encoder.record("blocks.1.attention.weights", gradients=True) as values:
+        loss = next(asking.batches())[1].sum()
+        (weights,) = values.values()
+        (slope,) = torch.autograd.grad(loss, [weights])
+    seen = own.subject.encoder.seen(1, Coordinates.plain(torch.zeros(1, length)))[0, 0]
+    wanted = [slope[0, :, seen[:, column], column].abs().mean(1) for column in (0, length - 1)]
+    found = slopes(asking)[0, 1, :, :2]
+    np.testing.assert_allclose(found, torch.stack(wanted, 1).numpy(), atol=1e-12)
+    if system == "gpt":
+        assert not found[:, 1].any(), "nothing is named behind the last place"

@@ -30,8 +30,8 @@ TARGETS = ("opening", "separator", "words")
 
 class AttentionSlopes(Analysis):
     """By how much the loss in answers changes with the attention that places get: the mean size of
-    its slope in the weights of a head, over all rows of a text, and over the columns of the first
-    place, of separators, and of words."""
+    its slope in the weights of a head, over all rows of a text that may look there, and over the
+    columns of the first place, of separators, and of words."""
 
     kind: Literal["attention-slopes"] = "attention-slopes"
     number = "B3"
@@ -90,8 +90,11 @@ def slopes(asking: Questions) -> Floats:
     shape = (len(asking.texts), subject.num_layers, subject.num_heads, len(TARGETS))
     found = np.zeros(shape)
     added: dict[int, Tensor] = {}
+    seen: dict[int, Tensor] = {}
 
     def moved(layer: int, weights: Tensor) -> Tensor:
+        # A place that may not be looked at has no weight, but would have a slope.
+        seen[layer] = (weights > 0).to(weights)
         added[layer] = torch.zeros_like(weights).requires_grad_()
         return weights + added[layer]
 
@@ -106,18 +109,22 @@ def slopes(asking: Questions) -> Floats:
     with torch.enable_grad():
         for numbers, loss, _, _ in asking.batches(within):
             leaves = [added[layer] for layer in range(subject.num_layers)]
-            sizes = [slope.abs() for slope in torch.autograd.grad(loss.sum(), leaves)]
+            sizes = [
+                slope.abs() * seen[layer]
+                for layer, slope in enumerate(torch.autograd.grad(loss.sum(), leaves))
+            ]
             for row, number in enumerate(numbers):
                 columns = _columns(asking.texts[number]).to(leaves[0])
-                length = len(columns)
+                of = slice(len(columns))
                 for layer, own in enumerate(sizes):
-                    summed = own[row, :, :length, :length].mean(1) @ columns
-                    found[number, layer] = summed.double().cpu().numpy()
+                    summed, count = (
+                        each[row, :, of, of].sum(1) @ columns for each in (own, seen[layer])
+                    )
+                    found[number, layer] = (summed / count.clamp(min=1)).double().cpu().numpy()
     return found
 
 
 def _columns(text: ReadText) -> Tensor:
-    """What each place counts in the mean over the places of each kind, (T, targets)."""
+    """Which places are of each kind, (T, targets)."""
     marks = text.marks["opening"], text.marks["separator"], text.word >= 0
-    own = torch.from_numpy(np.stack(marks, 1).astype(np.float64))
-    return own / own.sum(0).clamp(min=1)
+    return torch.from_numpy(np.stack(marks, 1).astype(np.float64))
