@@ -16,7 +16,7 @@ from bertwright.tasks.catalogue import find_task, table_task, tagging_task
 from bertwright.tasks.fine_tuned import FineTuned, num_outputs
 from bertwright.tasks.fitting_heads import default_head
 from bertwright.tasks.formats.tables import Columns
-from bertwright.tasks.heads import begin
+from bertwright.tasks.heads import HeadChoice, begin
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import HeadPlan, TaskModel
 from bertwright.text.tokenizers import WordPieceChoice
@@ -55,9 +55,19 @@ def solvers(encoder: TextModel) -> dict[str, FineTuned]:
     return {name: _solver(encoder, task) for name, task in TASKS.items()}
 
 
-def _solver(source: TextModel, task: Task) -> FineTuned:
+@pytest.fixture(scope="session")
+def solving() -> "Solving":
+    """Makes a model for a task, whose head answers at random: the usual one unless told."""
+    return _solver
+
+
+Solving = Callable[..., FineTuned]
+
+
+def _solver(source: TextModel, task: Task, head: HeadChoice | None = None) -> FineTuned:
     recipe = source.model.recipe
-    plan = HeadPlan(default_head(recipe, task.answer), num_outputs(task), task.answer.name)
+    chosen = head or default_head(recipe, task.answer)
+    plan = HeadPlan(chosen, num_outputs(task), task.answer.name)
     net = TaskModel(recipe, source.tokenizer.size, plan)
     net.encoder.load_state_dict(source.model.encoder.state_dict())
     begin(net.head, source.model, seed=5)

@@ -126,7 +126,7 @@ class Desk:
 
     def _rows(self, served: Served, texts: Sequence[str], truncate: bool) -> list[list[int]]:
         self._require_few(texts)
-        special, longest = served.model.tokenizer.specials, self._longest(served)
+        special, longest = served.model.tokenizer.specials, self._longest(served.longest)
         ids = served.model.pieces(texts)
         if not truncate:
             for number, pieces in enumerate(ids):
@@ -136,7 +136,8 @@ class Desk:
         return [single(pieces, special, longest) for pieces in ids]
 
     def _hiding_rows(self, served: Served, texts: Sequence[str], top_k: int) -> list[list[int]]:
-        tokenizer, longest = served.model.tokenizer, self._longest(served)
+        tokenizer = served.model.tokenizer
+        longest = self._longest(served.model.model.encoder.longest)
         rows: list[list[int]] = []
         num_places = 0
         for number, text in enumerate(texts):
@@ -157,9 +158,9 @@ class Desk:
             )
         return rows
 
-    def _longest(self, served: Served) -> int:
-        """Tokens of a text that are read."""
-        own, most = served.model.model.encoder.longest, self._settings.text_tokens
+    def _longest(self, own: int | None) -> int:
+        """Tokens of a text that are read, of a model that reads so many."""
+        most = self._settings.text_tokens
         return min(own or most, most)
 
     def _task_rows(

@@ -11,7 +11,7 @@ from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
 from bertwright.interop.onnx.reading import OnnxModel
 from bertwright.model.reading import TOKEN_BUDGET
-from bertwright.model.text_model import Guess, Pooling, TextModel, Vectors
+from bertwright.model.text_model import Guess, TextModel, Vectors
 from bertwright.serving.batching import Batcher
 from bertwright.serving.company import Company
 from bertwright.serving.metrics import Metrics
@@ -69,7 +69,6 @@ class Served:
     def __init__(self, name: str, model: TextModel, settings: Settings, metrics: Metrics) -> None:
         self.name, self.model = name, model
         self._company = Company()
-        self._pooling: Pooling = pooling_of(model)
         special = model.tokenizer.specials
         # What is made when it is first used is made before anybody waits for it.
         self.vectors([[special.start, special.end]])
@@ -89,10 +88,20 @@ class Served:
         """What it can be asked for."""
         return [name for name, ability in ABILITIES.items() if ability.has(self.model)]
 
+    @property
+    def longest(self) -> int | None:
+        """Pieces of a text that its vector is made of; None for all."""
+        near = _near(self.model)
+        return self.model.model.encoder.longest if near is None else near.maker.length
+
     def vectors(self, rows: Sequence[list[int]]) -> list[Vectors]:
-        """The vector (D,) of every row."""
+        """The vector (D,) of every row: what a model was trained to bring texts together by, else
+        the mean of its states."""
+        near = _near(self.model)
         with self._company.together():
-            return list(self.model.embed_rows(rows, self._pooling))
+            if near is None:
+                return list(self.model.embed_rows(rows))
+            return [said[0] for said in near.outputs(_alone(rows, near.maker.segmented))]
 
     def outputs(self, rows: Sequence[TaskRow]) -> list[Floats]:
         """What the head of a fine-tuned model says of rows."""
@@ -121,11 +130,18 @@ def _threads(model: TextModel) -> tuple[int, Callable[[], None]]:
     return torch.get_num_threads(), partial(torch.set_num_threads, 1)
 
 
-def pooling_of(model: TextModel) -> Pooling:
-    """How a vector is made: as a model was trained to bring texts together, else by the mean."""
-    if isinstance(model, FineTuned) and isinstance(model.task.answer, ClosenessAnswer):
-        return "cls" if model.net.choice.read == "first" else "mean"
-    return "mean"
+def _near(model: TextModel) -> FineTuned | None:
+    """A model that was trained to bring texts together; None of any other."""
+    own = isinstance(model, FineTuned) and isinstance(model.task.answer, ClosenessAnswer)
+    return model if own else None
+
+
+def _alone(rows: Sequence[list[int]], segmented: bool) -> list[TaskRow]:
+    """Rows of one text each, as a head takes them."""
+    return [
+        TaskRow(row, number, [0] * len(row) if segmented else None)
+        for number, row in enumerate(rows)
+    ]
 
 
 class Models:

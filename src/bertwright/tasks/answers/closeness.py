@@ -1,7 +1,8 @@
 """Texts as vectors of which those are near that belong together: a bi-encoder.
 
-Every text is a row of its own, and its pooled state the answer; no layer stands behind it, so that
-the vectors are what ``embed`` gives.
+Every text is a row of its own, and what the head reads of it the answer; no layer stands behind it.
+So the vectors are those of ``embed`` where the head reads the mean of the last layer or its first
+state, by that pooling.
 """
 
 from collections.abc import Mapping, Sequence
