@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from bertwright.analysis.planted.models import small_subject
 from bertwright.analysis.subject import Subject
@@ -12,7 +13,7 @@ from bertwright.tasks.answers import SpanAnswer
 from bertwright.tasks.encoding import RowMaker
 from bertwright.tasks.formats.examples import Example, TaggedWords
 from bertwright.tasks.wide_questions import with_wide_questions
-from recipes_at_toy_size import toy
+from recipes_at_toy_size import SYSTEMS, toy
 
 
 def test_every_place_is_of_a_kind() -> None:
@@ -78,3 +79,18 @@ def test_models_say_what_they_lack(system: str) -> None:
     subject = Subject(system, TextModel(model, tokenizer, "float32"))
     assert (subject.lacks("blocks.*.attention.weights") is not None) == (system == "elmo")
     assert subject.lacks("blocks.*.residual") is None
+
+
+@pytest.mark.parametrize("system", [own for own in SYSTEMS if own != "sandwich"])
+def test_weights_that_are_not_lacked_are_those_that_heads_read_by(system: str) -> None:
+    tokenizer, sites = small_subject().tokenizer, ("weights", "value", "context")
+    model = Model.build(toy(system), tokenizer.size, tokenizer)
+    subject = Subject(system, TextModel(model, tokenizer, "float32"))
+    names = [f"blocks.*.attention.{site}" for site in sites]
+    if subject.lacks(*names) is None:
+        row = torch.randint(5, tokenizer.size, (1, 20), generator=torch.Generator().manual_seed(0))
+        with torch.no_grad(), subject.encoder.record(*names) as values:
+            subject.encoder(row)
+        for layer in range(subject.num_layers):
+            weights, value, context = (values[f"blocks.{layer}.attention.{site}"] for site in sites)
+            torch.testing.assert_close(weights @ value, context)

@@ -16,6 +16,10 @@ from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.task import described
 from bertwright.text.tokenizers import Tokenizer
 
+USUAL = tuple(f".attention.{name}" for name in ("query", "key", "value", "scores", "weights"))
+"""What places that see everything may have of their own beside (Beltagy et al. 2020): theirs is not
+among these."""
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -91,6 +95,8 @@ class Subject:
             return "a model without blocks"
         if by_head and min(self.layer_heads) < self.num_heads:
             return f"a model of {self.size}: it needs as many in each"
+        if self.encoder.tells_wide and any(site.endswith(USUAL) for site in sites):
+            return "places that see everything have projections of their own"
         special = self.tokenizer.specials
         pieces = torch.tensor([[special.start, special.unknown, special.end]])
         try:
