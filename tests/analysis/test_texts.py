@@ -81,7 +81,7 @@ def test_models_say_what_they_lack(system: str) -> None:
     assert subject.lacks("blocks.*.residual") is None
 
 
-@pytest.mark.parametrize("system", [own for own in SYSTEMS if own != "sandwich"])
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_weights_that_are_not_lacked_are_those_that_heads_read_by(system: str) -> None:
     tokenizer, sites = small_subject().tokenizer, ("weights", "value", "context")
     model = Model.build(toy(system), tokenizer.size, tokenizer)

@@ -1,5 +1,6 @@
 """What is analysed: a model, and what it has inside."""
 
+import fnmatch
 import hashlib
 import json
 from dataclasses import dataclass
@@ -88,8 +89,8 @@ class Subject:
         return Subject(f"{self.name}, untrained", TextModel(model, tokenizer, "float32"))
 
     def lacks(self, *sites: str) -> str | None:
-        """Why it has no such values, in words; None where it has. Of heads, layers are laid beside
-        each other: all have as many."""
+        """Why it has no such values, in words; None where it has. Layers are laid beside each
+        other: all have them, and of heads as many."""
         by_head = [site for site in sites if ".attention." in site and not site.endswith(".output")]
         if by_head and not self.layer_heads:
             return "a model without blocks"
@@ -100,10 +101,13 @@ class Subject:
         special = self.tokenizer.specials
         pieces = torch.tensor([[special.start, special.unknown, special.end]])
         try:
-            with torch.inference_mode(), self.encoder.record(*sites):
+            with torch.inference_mode(), self.encoder.record(*sites) as values:
                 self.encoder(pieces.to(self.text_model.device))
         except UserError as error:
             return str(error)
+        for site in sites:
+            if site.startswith("blocks.*.") and len(fnmatch.filter(values, site)) < self.num_layers:
+                return f"some blocks have no {site.split('.')[2].replace('_', '-')}"
         return None
 
 
