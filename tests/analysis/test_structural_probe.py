@@ -1,5 +1,6 @@
 """Trees in states: their distances, whatever turns them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,12 @@ def test_planted_trees_are_their_distances() -> None:
         assert rank_correlation([sentence], [said]) == pytest.approx(1)
         turned = torch.linalg.qr(torch.randn(8, 8)).Q
         torch.testing.assert_close(distances(planted @ turned), distances(planted))
+
+
+def test_a_sentence_of_punctuation_counts_nothing() -> None:
+    for tree in random_trees(3):
+        sentence = sentence_of(replace(tree, tags=("PUNCT",) * len(tree.words)))
+        assert sentence.edges_found(sentence.along) == len(sentence.edges) == 0
 
 
 def test_a_report_of_a_small_model(tmp_path: Path) -> None:

@@ -150,6 +150,8 @@ class Sentence:
 
     def edges_found(self, said: NDArray[Any]) -> int:
         """How many edges the tree of the shortest distances (W, W) has right."""
+        if not self.edges:
+            return 0
         inside = np.asarray(said, np.float64)[np.ix_(self.counted, self.counted)]
         # A distance of nothing would be no edge at all.
         tree = minimum_spanning_tree(inside - inside.min() + 1.0).tocoo()
