@@ -33,17 +33,15 @@ def test_two_language_models_are_one_loss_by_halves():
     model = Model.build(toy("elmo"), VOCABULARY).double()
     batch = toy_batch(model.recipe, 0)
     (loss,) = model.losses(batch, model.recipe.objectives_of(0)).values()
-    first, second = model(batch.pieces, batch.coordinates).chunk(2, -1)
-    document, expected, count = batch.coordinates.document, 0.0, 0
-    for row in range(len(batch.pieces)):
-        for place in range(batch.pieces.shape[1] - 1):
-            if document[row, place] != document[row, place + 1] or document[row, place] < 0:
-                continue
-            after, before = (int(batch.pieces[row, place + i]) for i in (1, 0))
-            for state, target in ((first[row, place], after), (second[row, place + 1], before)):
-                logits = model.output.table.weight @ state + model.output.bias
-                expected -= float(torch.log_softmax(logits, 0)[target].detach())
-                count += 1
+    first, second = model(batch.pieces, batch.coordinates).flatten(0, 1).chunk(2, -1)
+    (asked,) = batch.questions.values()
+    pieces, expected, count = batch.pieces.flatten(), 0.0, 0
+    for n in asked.weight.nonzero().flatten().tolist():
+        place, behind = int(asked.where[n]), bool(asked.beside["behind"][n])
+        state, target = (first[place], place + 1) if behind else (second[place], place - 1)
+        logits = model.output.table.weight @ state + model.output.bias
+        expected -= float(torch.log_softmax(logits, 0)[pieces[target]].detach())
+        count += 1
     assert loss.count == count
     assert abs(float(loss.sum.detach()) - expected) < 1e-9 * count
 

@@ -91,12 +91,15 @@ class Rows:
     - ``special``: (B, L) bool, special tokens and padding: places that are never chosen
     - ``relation``: (B,) int64 for pairs and dialogues, what their texts are to each other, as its
       number in ``RELATIONS``; None where rows are neither
+    - ``cut``: (B, L) bool, special tokens that stand where a row was cut, where no text begins or
+      ends; None where there are none
     """
 
     pieces: NDArray[np.int32]
     coordinates: Coordinates
     special: NDArray[np.bool_]
     relation: NDArray[np.int64] | None = None
+    cut: NDArray[np.bool_] | None = None
 
     @property
     def real(self) -> NDArray[np.bool_]:

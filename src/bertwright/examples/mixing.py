@@ -52,11 +52,15 @@ class Mixing:
             kept = np.array(found[:length], np.int64).reshape(-1, 2)
             pieces[row, : len(kept)], source[row, : len(kept)] = kept.T
         special = np.where(source < 0, True, np.take_along_axis(rows.special, source, axis=1))
+        cut = rows.cut
+        if cut is not None:
+            cut = np.where(source < 0, False, np.take_along_axis(cut, source, axis=1))
         return replace(
             rows,
             pieces=pieces,
             coordinates=_moved(rows.coordinates, source),
             special=special,
+            cut=cut,
         )
 
     def _said(

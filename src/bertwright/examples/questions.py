@@ -57,9 +57,13 @@ def next_pieces(rows: Rows) -> Question:
     """Ask at every place but the last for the piece that follows it (causal language model).
 
     A place counts if the next one is real and of the same document; the end of a document is a
-    piece to predict. Those that do not count have weight 0.
+    piece to predict, the end of a row that was cut within one is not. Those that do not count have
+    weight 0.
     """
-    return ask_pieces(rows, *_with_a_next(rows), shift=1)
+    where, weight = _with_a_next(rows)
+    if rows.cut is not None:
+        weight[rows.cut[:, 1:]] = 0
+    return ask_pieces(rows, where, weight, shift=1)
 
 
 def every_place(rows: Rows) -> Question:
@@ -70,13 +74,15 @@ def every_place(rows: Rows) -> Question:
 
 def every_step(rows: Rows) -> Question:
     """Every place that another of the same document follows; there is nothing to answer."""
-    question = next_pieces(rows)
+    question = ask_pieces(rows, *_with_a_next(rows))
     return replace(question, target=np.zeros_like(question.target))
 
 
 def previous_pieces(rows: Rows) -> Question:
     """Ask at every place for the piece before it: :func:`next_pieces` read backwards."""
     where, weight = _with_a_next(rows)
+    if rows.cut is not None:
+        weight[rows.cut[:, :-1]] = 0
     return ask_pieces(rows, where + 1, weight, shift=-1)
 
 

@@ -38,6 +38,7 @@ def repeat(rows: Rows, backwards: bool, vocabulary: Vocabulary) -> tuple[Rows, Q
         pieces=np.where(padding, vocabulary.specials.pad, pieces).astype(np.int32),
         coordinates=Coordinates(**known),
         special=np.take_along_axis(rows.special, source, axis=1) | padding,
+        cut=None,
     )
     asked = np.arange(length // 2 - 1)
     counts = asked < size - 1

@@ -127,9 +127,15 @@ def turned(rows: Rows, backward: NDArray[np.bool_], first: int) -> Rows:
         changed["language"] = np.take_along_axis(coordinates.language, position, axis=1)
     changed["position"] = position.astype(np.int32)
     changed["backward"] = np.broadcast_to(backward, real.shape).astype(np.int32)
+    special, cut = reading(rows.special), rows.cut
+    if cut is not None:
+        cut = np.take_along_axis(cut, position, axis=1)
+        # What stands between two documents may come to stand right behind the opening.
+        cut[:, 1] |= backward[:, 0] & special[:, 1]
     return replace(
         rows,
         pieces=reading(rows.pieces),
         coordinates=replace(coordinates, **changed),
-        special=reading(rows.special),
+        special=special,
+        cut=cut,
     )

@@ -83,7 +83,11 @@ class Layout:
             source = np.full(text.shape, -1, np.int64)
             source[text] = (start[:, None] + offset)[kept]
             coordinates = annotated(coordinates, self.split, source)
-        return Rows(shown, coordinates, ~text)
+        cut = None
+        if self.framed:
+            ends = _begin_documents(self.split, start + kept.sum(axis=1))
+            cut = _cut(text, heads, real, begins[:, 0], ends)
+        return Rows(shown, coordinates, ~text, cut=cut)
 
     def _insert_joints(
         self, shown: NDArray[np.int32], begins: NDArray[np.bool_], place: NDArray[np.int64]
@@ -144,6 +148,29 @@ def annotated(coordinates: Coordinates, split: "Split", source: NDArray[np.int64
     if split.occurrences is not None:
         coordinates = replace(coordinates, elsewhere=split.occurrences.elsewhere(source))
     return coordinates
+
+
+def _cut(
+    text: NDArray[np.bool_],
+    heads: NDArray[np.bool_],
+    real: NDArray[np.bool_],
+    begins: NDArray[np.bool_],
+    ends: NDArray[np.bool_],
+) -> NDArray[np.bool_]:
+    """The special tokens (B, L) of framed rows that have no text at their side, and those of the
+    frame, unless the text of the row ``begins`` or ``ends`` (B,) as a document does."""
+    before = np.pad(text[:, 1:], ((0, 0), (0, 1)))
+    behind = np.pad(text[:, :-1], ((0, 0), (1, 0)))
+    cut = real & ~text & ~np.where(heads, before, behind)
+    cut[:, 0] |= ~begins
+    cut[np.arange(len(cut)), real.sum(axis=1) - 1] |= ~ends
+    return cut
+
+
+def _begin_documents(split: "Split", position: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether a document begins at each position of the stream, or it is the end of the split."""
+    starts = split.document_starts
+    return starts[np.searchsorted(starts, position)] == position
 
 
 def document_at(split: "Split", position: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -256,4 +256,6 @@ def _together(parts: Sequence[tuple[NDArray[np.bool_], Rows]], length: int) -> R
             relation[mine] = own
     pieces = joined([rows.pieces for _, rows in parts], 0)
     special = joined([rows.special for _, rows in parts], 0) > 0
-    return Rows(pieces, coordinates, special, relation)
+    cuts = [rows.cut for _, rows in parts]
+    cut = joined(cuts, 0) > 0 if any(own is not None for own in cuts) else None
+    return Rows(pieces, coordinates, special, relation, cut)

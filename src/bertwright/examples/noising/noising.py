@@ -100,6 +100,7 @@ def rearranged(rows: Rows, pieces: Places, source: Places, real: NDArray[np.bool
         pieces=pieces.astype(np.int32),
         coordinates=Coordinates(document=document, language=language),
         special=np.take_along_axis(rows.special, source, axis=1) | ~real,
+        cut=None,
     )
 
 
