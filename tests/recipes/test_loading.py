@@ -8,7 +8,7 @@ import pytest
 
 from bertwright.errors import UserError
 from bertwright.recipes import Recipe
-from bertwright.recipes.loading import import_plugin, merged, recipe_names
+from bertwright.recipes.loading import import_plugin, merged, recipe_names, systems
 
 
 def test_mappings_merge_kinds_replace_null_removes_and_lists_are_replaced():
@@ -60,6 +60,15 @@ def test_the_last_word_on_the_length_of_rows_is_heard(tmp_path):
     assert lengths(Recipe.load(tmp_path / "mine.yaml")) == [48, 48]
     with pytest.raises(UserError, match="a length of 1000 is more than"):
         Recipe.load("bert-mini", "assembly.length=1000")
+
+
+@pytest.mark.parametrize("system", systems())
+def test_one_length_for_all_phases_leaves_as_many_places_in_a_step(system):
+    recipe = Recipe.load(system)
+    changed = Recipe.load(system, f"assembly.length={recipe.assembly_of(0).length}")
+    for was, phase in zip(recipe.phases, changed.phases, strict=True):
+        assert phase.length is None
+        assert phase.batch == (was.batch if was.length is None else 1.0)
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,8 @@ def changed(stated: Mapped, changes: Iterable[Change]) -> Mapped:
 
 def revised(parent: Mapping[str, Any], child: Mapping[str, Any]) -> Mapped:
     """The parent with what the child states, whose length of the assembly is that of the parent's
-    phases, too: who asks for rows of a length means all of them."""
+    phases, too: who asks for rows of a length means all of them. A batch that went with a length
+    goes with it."""
     assembly, phases = child.get("assembly"), parent.get("phases")
     if isinstance(assembly, Mapping) and "length" in assembly and isinstance(phases, list):
         parent = {**parent, "phases": [_without_length(phase) for phase in phases]}
@@ -106,9 +107,9 @@ def revised(parent: Mapping[str, Any], child: Mapping[str, Any]) -> Mapped:
 
 
 def _without_length(phase: Any) -> Any:
-    if not isinstance(phase, Mapping):
+    if not isinstance(phase, Mapping) or "length" not in phase:
         return phase
-    return {name: value for name, value in phase.items() if name != "length"}
+    return {name: value for name, value in phase.items() if name not in ("length", "batch")}
 
 
 _plugins: dict[Path, None] = {}
