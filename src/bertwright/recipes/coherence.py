@@ -90,6 +90,11 @@ def _levels(recipe: "Recipe") -> None:
             "blocks that share their parameters are one level: leave out "
             "optimiser.layer_decay and trained of phases, or set encoder.depth.sharing=none"
         )
+    if by_level and recipe.phases[0].depth < 1.0:
+        raise ValueError(
+            "phases: levels are those of all blocks, and not all run from the beginning: leave out "
+            "depth, or optimiser.layer_decay and trained of phases"
+        )
 
 
 def _phase(recipe: "Recipe", number: int) -> None:
