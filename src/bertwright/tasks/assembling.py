@@ -16,8 +16,10 @@ from bertwright.tasks.answers.texts import TextAnswer
 from bertwright.tasks.apart import keeping_apart
 from bertwright.tasks.distant import part_of
 from bertwright.tasks.encoding import RowMaker
+from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning_settings import FineTuning, with_dropout
 from bertwright.tasks.fitting_heads import check_head, head_for
+from bertwright.tasks.heads import HeadChoice
 from bertwright.tasks.language_model import check_language_model
 from bertwright.tasks.parts import Part
 from bertwright.tasks.seen_pieces import SeenPieces
@@ -37,21 +39,21 @@ def prepare_training(
     teacher: Teacher | None = None,
 ) -> Training:
     """What the runs of all seeds share."""
-    recipe = with_dropout(model.model.recipe, chosen.dropout)
+    tuned = model if isinstance(model, FineTuned) else None
+    # What it was pre-trained for stands in the recipe of a fine-tuned model, not of its encoder.
+    recipe = model.model.recipe if tuned is None else tuned.net.recipe
+    recipe = with_dropout(recipe, chosen.dropout)
     recipe = with_wide_questions(recipe, [task.answer for task, _, _ in given])
     _check(model, chosen, given)
     longest = model.model.encoder.longest
-    if apart := chosen.head is not None and chosen.head.read == "apart":
+    choices = [head_for(chosen.head, recipe, task.answer, tuned) for task, _, _ in given]
+    if apart := _all_apart(choices):
         recipe = keeping_apart(recipe)
     maker = RowMaker.of(recipe, model.tokenizer, longest, chosen.length, apart)
     parts = [part_of(task, train, dev, maker) for task, train, dev in given]
     plans = [
-        HeadPlan(
-            head_for(chosen.head, recipe, p.task.answer),
-            p.answering.num_outputs,
-            p.task.answer.name,
-        )
-        for p in parts
+        HeadPlan(choice, p.answering.num_outputs, p.task.answer.name)
+        for choice, p in zip(choices, parts, strict=True)
     ]
     for part, plan in zip(parts, plans, strict=True):
         stride = part.task.answer.stride if isinstance(part.task.answer, TextAnswer) else None
@@ -121,6 +123,14 @@ def _check(model: TextModel, chosen: FineTuning, given: Sequence[tuple[Task, Any
     for task, _, _ in given:
         if wrong := chosen.perturbation.check(task.answer.name):
             raise UserError(wrong)
+
+
+def _all_apart(choices: Sequence[HeadChoice]) -> bool:
+    """Whether the texts of pairs are read apart, which is a matter of all tasks or of none."""
+    apart = {choice.read == "apart" for choice in choices}
+    if len(apart) > 1:
+        raise UserError("head.read: apart is for all tasks that are learned at once: state another")
+    return True in apart
 
 
 def _check_trained(net: Adapted) -> None:

@@ -41,7 +41,7 @@ from bertwright.tasks.formats.examples import (
     Question,
     TaggedWords,
 )
-from bertwright.tasks.heads import HeadChoice
+from bertwright.tasks.heads import Head, HeadChoice, shapes_of
 from bertwright.tasks.task import Task, described, task_of
 from bertwright.tasks.task_model import HeadPlan, TaskModel
 from bertwright.text.tokenizers import Tokenizer
@@ -76,14 +76,14 @@ class FineTuned(TextModel):
         apart = net.choice.read == "apart"
         self.maker = RowMaker.of(net.recipe, tokenizer, net.encoder.longest, length, apart)
 
-    def knows(self, task: Task, head: Mapping[str, Tensor]) -> bool:
-        """Whether it has learned this task, with a head that has parameters of these shapes."""
-        own = {name: tensor.shape for name, tensor in self.net.head.state_dict().items()}
-        return (task.name, type(task.answer), task.labels) == (
+    def knows(self, task: Task, head: Head) -> bool:
+        """Whether it has learned this task, with such a head."""
+        return (task.name, type(task.answer), task.labels, head.choice) == (
             self.task.name,
             type(self.task.answer),
             self.task.labels,
-        ) and own == {name: tensor.shape for name, tensor in head.items()}
+            self.net.choice,
+        ) and shapes_of(head) == shapes_of(self.net.head)
 
     def settle(self, examples: Examples) -> Mapping[str, float]:
         """Answer from now on as held-out examples want it: with their temperature, their threshold.

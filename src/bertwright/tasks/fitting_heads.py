@@ -9,6 +9,7 @@ from bertwright.objectives.sentence_relation import PairQuestion
 from bertwright.recipes import Recipe
 from bertwright.tasks.answers.answer import Answer
 from bertwright.tasks.apart import check_apart
+from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.head_parts import HeadMix
 from bertwright.tasks.heads import BiLstm, Dense, HeadChoice, LayersSaid, Plain, Pooler, Transformed
 from bertwright.tasks.reading_out import ReadOut
@@ -22,11 +23,23 @@ class HeadChanges(Settings):
     mix: HeadMix | None = None
 
 
-def head_for(stated: HeadChoice | HeadChanges | None, recipe: Recipe, answer: Answer) -> HeadChoice:
-    """The head that is stated, whole or in part, for this answer."""
+def head_for(
+    stated: HeadChoice | HeadChanges | None,
+    recipe: Recipe,
+    answer: Answer,
+    tuned: FineTuned | None = None,
+) -> HeadChoice:
+    """The head that is stated, whole or in part, for this answer.
+
+    What is not stated is as in the model that goes on, where that was ``tuned`` for an answer with
+    the same usual head.
+    """
     if isinstance(stated, HeadChoice):
         return stated
     usual = default_head(recipe, answer)
+    if tuned is not None and default_head(recipe, tuned.task.answer) == usual:
+        own = tuned.net.choice
+        usual = usual if check_head(own, answer, recipe.output) else own
     return (
         usual if stated is None else usual.changed("head", **stated.model_dump(exclude_none=True))
     )

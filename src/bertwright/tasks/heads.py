@@ -270,3 +270,20 @@ def begin(head: Head, model: Model, seed: int) -> None:
     if isinstance(head.enter, OverWords):
         initialise(head.enter, FanIn(gain=1.0), seed)
     head.choice.inherit(head, model)
+
+
+def go_on(head: Head, tuned: Head) -> bool:
+    """Let a head begin with the first part of one that was trained for another task, whether there
+    is such a part: they are alike but for where they read."""
+    like = tuned.choice.model_copy(update={"read": head.choice.read}) == head.choice
+    shapes = shapes_of(head.enter)
+    if not (like and shapes and shapes == shapes_of(tuned.enter)):
+        return False
+    head.mix.load_state_dict(tuned.mix.state_dict())
+    head.enter.load_state_dict(tuned.enter.state_dict())
+    return True
+
+
+def shapes_of(module: nn.Module) -> dict[str, torch.Size]:
+    """Of its parameters, by name."""
+    return {name: tensor.shape for name, tensor in module.state_dict().items()}

@@ -17,7 +17,7 @@ from bertwright.schedules import Schedule
 from bertwright.tasks.bucketing import BatchPlan
 from bertwright.tasks.encoding import TaskRow
 from bertwright.tasks.fine_tuned import FineTuned
-from bertwright.tasks.heads import Head, begin
+from bertwright.tasks.heads import Head, begin, go_on
 from bertwright.tasks.judging import Best, EpochReport, Judge
 from bertwright.tasks.kept_states import KeptStates
 from bertwright.tasks.language_model import NEXT_PIECES, next_pieces_loss
@@ -147,7 +147,8 @@ class Training:
         return state if self.seen is None else self.seen.restored(state, "encoder.")
 
     def _begin(self, seed: int) -> list[bool]:
-        """The parameters as they are before the first step; which heads know their task already."""
+        """The parameters as they are before the first step; which heads have first maps
+        that are known."""
         own, known = self.net.encoder, self.source.model.encoder.state_dict()
         own.load_state_dict(known if self.seen is None else self.seen.cut(known), strict=False)
         self.net.adaptation.begin(own, self.net.recipe, seed)
@@ -164,15 +165,16 @@ class Training:
         return known
 
     def _begin_head(self, head: Head, part: Part, seed: int) -> bool:
-        """One that knows nothing, or that of a model that has learned the same task already."""
+        """One that knows nothing, or what that of a fine-tuned model knows: of the same task all,
+        of another its first part. Whether its first maps are known."""
         known = self.source
-        if isinstance(known, FineTuned) and known.knows(part.task, head.state_dict()):
+        if isinstance(known, FineTuned) and known.knows(part.task, head):
             head.load_state_dict(known.net.head.state_dict())
             part.answering.unfold_from(head.out)
             return True
         begin(head, known.model, seed)
         part.answering.begin(head.out, known)
-        return False
+        return isinstance(known, FineTuned) and go_on(head, known.net.head)
 
     def _standardise(self, kept: KeptStates, known: Sequence[bool]) -> None:
         """Let heads learn on states in standard form, unless they begin as one of pre-training."""
