@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from bertwright.randomness import Permutation, bits, generator, integers, key, uniform
+from bertwright.randomness import Permutation, bits, generator, integers, key, sample, uniform
 
 
 def test_the_same_place_gives_the_same_number_alone_or_in_company() -> None:
@@ -108,3 +108,15 @@ def test_every_element_may_come_first() -> None:
 def test_nothing_cannot_be_permuted() -> None:
     with pytest.raises(ValueError, match="at least one element"):
         Permutation(0, 1)
+
+
+@given(st.integers(0, 60), st.integers(1, 60))
+def test_a_sample_is_as_many_as_there_are_of_all_of_them(size: int, number: int) -> None:
+    found = sample(range(size), number)
+    assert len(set(found)) == len(found) == min(size, number)
+    assert found == sample(iter(range(size)), number)
+
+
+def test_a_sample_of_what_is_sorted_is_from_all_over() -> None:
+    found = np.array(sample(range(10_000), 1_000))
+    assert np.abs(np.histogram(found, 10, (0, 10_000))[0] - 100).max() < 50

@@ -5,10 +5,11 @@ the same whoever draws them, in whatever order, in whatever process. So there is
 The mixing function is the finaliser of SplitMix64 (Steele, Lea and Flood 2014).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Any
+from heapq import nsmallest
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +88,19 @@ class Draw:
     @property
     def _rows(self) -> tuple[NDArray[Any], NDArray[Any]]:
         return np.reshape(self.epoch, (-1, 1)), np.reshape(self.index, (-1, 1))
+
+
+Thing = TypeVar("Thing")
+
+
+def sample(things: Iterable[Thing], number: int) -> list[Thing]:
+    """So many of them, from all over, or all; the same ones every time.
+
+    No more than these are held at once.
+    """
+    chance = generator(key(0, "sample"))
+    drawn = ((chance.random(), place, each) for place, each in enumerate(things))
+    return [each for _, _, each in nsmallest(number, drawn)]
 
 
 class Permutation:

@@ -123,6 +123,7 @@ def test_what_was_found_must_be_findings(task_folder: Path, tmp_path: Path) -> N
         ({"ways": {"whole": {"forms": ["int4"]}}}, "forms"),
         ({"ways": {"whole": {}, "half": {"method": "theseus"}}}, "theseus"),
         ({"ways": {"whole": {}, "half": {"tasks": ["third"]}}}, "there is no 'third'"),
+        ({"ways": {"whole": {}, "half": {"layers": 2}}}, "layers: there is no method"),
         ({"timed": ["third"]}, "timed: there is no 'third'"),
     ],
 )
@@ -142,17 +143,21 @@ def test_the_example_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_overview_is_the_mean_over_tasks() -> None:
     def row(task: str, way: str, smaller: float, **more: Any) -> dict[str, Any]:
-        known = {"task": task, "way": way, "form": "float32", "layers": 2, "kept": 90.0}
+        known = {"task": task, "way": way, "form": "float32", "layers": 2, "of": 0.8, "mean": 0.8}
         return {**known, "smaller": smaller, **more}
 
     fast = f"faster_{BATCH}x{LENGTH}"
     rows = [
-        row("first", "half", 2.0, **{fast: 3.0}),
+        row("first", "half", 2.0, **{fast: 3.0, "mean": 0.6}),
         row("first", "whole", 1.0),
-        row("second", "half", 4.0),
+        row("second", "half", 4.0, of=0.4, mean=0.3),
         row("second", "whole", 1.0),
     ]
     half, whole = overview(rows)
     assert (half["way"], half["smaller"], half["faster"]) == ("half", 3.0, 3.0)
     assert half["tasks"] == "first, second"
+    # Of the mean score, not the mean of what is kept of each.
+    assert half["kept"] == pytest.approx(100 * 0.9 / 1.2)
+    assert (half["lost"], half["worst"]) == (pytest.approx(15), "20 (first)")
+    assert whole["kept"] == 100
     assert whole["faster"] is None

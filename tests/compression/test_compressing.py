@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bertwright.compression import compressing
-from bertwright.compression.compressing import compress
+from bertwright.compression.compressing import compress, num_parameters
 from bertwright.compression.method import METHODS, Method, names_in
 from bertwright.compression.quantisation import Quantised
 from bertwright.compression.quantisation.sharpness import sharpness
@@ -115,6 +115,25 @@ def test_a_run_that_was_stopped_goes_on_behind_its_last_stage(
     with pytest.raises(UserError, match=r"task.json is no folder that can be written to"):
         found(work=before / "task.json")
     assert not learned
+
+
+@pytest.mark.parametrize("name", ["heads-units-iterative", "qbert-mixed"])
+def test_who_learns_alone_is_no_larger(
+    teacher: FineTuned, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    learned: list[FineTuneResult] = []
+
+    def kept(*given: Any, **settings: Any) -> FineTuneResult:
+        learned.append(finetune(*given, **settings))
+        return learned[-1]
+
+    monkeypatch.setattr(compressing, "finetune", kept)
+    compress(teacher, name, data_of(teacher), alone=True, settings={**QUICK, "epochs": 1})
+    taught, alone = learned[: len(learned) // 2], learned[len(learned) // 2 :]
+    for one, other in zip(taught, alone, strict=True):
+        assert one.training.net.adaptation == other.training.net.adaptation
+        assert num_parameters(one.model) == num_parameters(other.model)
+        assert other.training.teaching is None
 
 
 def test_the_share_that_is_zero_is_told(teacher: FineTuned, tmp_path: Path) -> None:
@@ -229,6 +248,7 @@ def test_what_does_not_suit_is_said_before_the_teacher_is_asked(
         (str(empty), {}, "0.0001 in the end leaves none of the"),
         ("pkd-skip", {"layers": 1}, "no pair of layers is left of a student with 1"),
         ("theseus-linear", {"layers": 3}, "4 blocks do not fall into 3 equal parts"),
+        ("theseus-linear", {"student": pretrained("bert")}, "others of its own kind"),
         ("layer-drop", {"student": "bert-tiny", "layers": 1}, "has the layers of its recipe"),
         ("albert-share", {"student": "bert-tiny"}, "leave the recipe bert-tiny out"),
     ]:

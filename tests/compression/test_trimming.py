@@ -1,6 +1,7 @@
 """A model of fewer pieces answers what needs no others as the whole does."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +12,15 @@ from bertwright.cli.application import app
 from bertwright.compression.trimming import trim
 from bertwright.errors import UserError
 from bertwright.interop.loading import load
+from bertwright.tasks.answers import Answer
 from bertwright.tasks.catalogue import table_task
+from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning import finetune
+from bertwright.tasks.formats.examples import AnyExample
 from bertwright.tasks.formats.tables import Columns
+from bertwright.tasks.task import Task
 from small_encoders import Pretrained
-from small_tasks import classes
+from small_tasks import classes, options, questions
 
 NEEDED = ["the red bird is old", "a green tree"]
 SYSTEMS = ["bert", "roberta", "electra", "elmo", "mobilebert", "bart"]
@@ -73,6 +78,31 @@ def test_a_fine_tuned_model_is_trimmed_from_a_shell(pretrained: Pretrained, tmp_
     for one, other in zip(small.predict(texts), whole.predict(texts), strict=True):
         assert one.answer == other.answer
         assert one.probabilities == pytest.approx(other.probabilities, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("system", "answer", "examples"),
+    [
+        ("bert", {"kind": "cloze", "words": {"old": "old", "new": "new"}}, classes()[:8]),
+        ("roberta", "option", options()[:8]),
+        ("roberta", "span", questions()[:8]),
+    ],
+    ids=["cloze", "option", "span"],
+)
+def test_examples_are_read_as_the_whole_reads_them(
+    system: str, answer: Any, examples: list[AnyExample], pretrained: Pretrained
+) -> None:
+    task, given = Task("asked", Answer.choose(answer)), {"train": examples, "dev": examples}
+    whole = finetune(pretrained(system), task, epochs=0, **given).model
+    small = trim(whole, examples=examples)
+    assert isinstance(small, FineTuned)
+    assert small.tokenizer.size < whole.tokenizer.size
+    cut = [
+        [[m.tokenizer.piece(p) for p in r.pieces] for r in m.answering.rows(m.maker, examples)]
+        for m in (small, whole)
+    ]
+    assert cut[0] == cut[1]
+    assert small.predict(examples) == whole.predict(examples)
 
 
 def test_the_tokenizer_of_the_whole_is_no_tokenizer_of_the_trimmed(

@@ -193,9 +193,10 @@ def test_settings_are_looked_at_before_anything_is_measured(
     wrong = replace(shipment(tuned, "size<=1KB", said), settings={"epoch": 1})
     with pytest.raises(UserError, match="no key 'epoch'"):
         wrong.ship(tmp_path / "none")
-    whole = replace(shipment(tuned, "size<=1KB", said), method="heads-units-iterative")
-    with pytest.raises(UserError, match="which heads-units-iterative would choose"):
-        whole.ship(tmp_path / "none")
+    for method in ("heads-units-iterative", "layer-drop-needed"):
+        whole = replace(shipment(tuned, "size<=1KB", said), method=method)
+        with pytest.raises(UserError, match=f"which {method} would choose"):
+            whole.ship(tmp_path / "none")
     assert not said
 
 

@@ -135,20 +135,21 @@ def _ranges(
     observer: "RangeObserver",
 ) -> "Ranges | None":
     """By some of the texts, and of the training examples of a task; None without either."""
-    from bertwright.interop.onnx.ranges import Ranges, sample
+    from bertwright.interop.onnx.ranges import ROWS, Ranges
+    from bertwright.randomness import sample
     from bertwright.tasks.data import TaskData
     from bertwright.tasks.fine_tuned import FineTuned, as_examples
 
     if texts is None and data is None:
         return None
-    asked: list[Any] = sample(texts or ())
+    asked: list[Any] = sample(texts or (), ROWS)
     if isinstance(model, FineTuned):
         asked = list(as_examples(asked, model.task))
     if data is not None:
         if not isinstance(model, FineTuned):
             raise UserError("--data is for a fine-tuned model: name --texts instead")
         _, learned, _ = TaskData(model.task, data).parts()
-        asked += sample(learned)
+        asked += sample(learned, ROWS)
     return Ranges.of(model, asked, observer)
 
 

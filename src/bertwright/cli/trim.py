@@ -1,6 +1,5 @@
 """``bertwright trim``: a model without the pieces that nobody needs."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +12,7 @@ from bertwright.errors import UserError
 
 if TYPE_CHECKING:
     from bertwright.model.text_model import TextModel
+    from bertwright.tasks.formats.examples import Examples
 
 
 def trim(
@@ -41,27 +41,24 @@ def trim(
 
     require_free(output)
     whole = load(model, "float32")
-    small = trimmed(whole, _read(whole, texts or [], data, column, format))
+    examples = _examples(whole, texts or [], data)
+    small = trimmed(whole, texts_in(texts or [], column, format), examples)
     with atomic_folder(output) as folder:
         small.save(folder)
     pieces = [each.tokenizer.size for each in (small, whole)]
     report({"model": str(output), "pieces": pieces[0], "of": pieces[1]}, as_json)
 
 
-def _read(
-    model: "TextModel", texts: list[str], data: Path | None, column: str, format: str | None
-) -> Iterator[str]:
-    """The texts of files, and those of the examples of a task."""
-    from bertwright.compression.transfer.texts import written_in
+def _examples(model: "TextModel", texts: list[str], data: Path | None) -> "Examples":
+    """Those of the task that a model knows."""
     from bertwright.tasks.data import TaskData
     from bertwright.tasks.fine_tuned import FineTuned
 
     if not texts and data is None:
         raise UserError("there is no text to keep pieces for: name files, or --data of a task")
-    if data is not None:
-        if not isinstance(model, FineTuned):
-            raise UserError("--data is for a fine-tuned model: name files of text instead")
-        _, learned, judged = TaskData(model.task, data).parts()
-        for example in (*learned, *judged):
-            yield from written_in(example)
-    yield from texts_in(texts, column, format)
+    if data is None:
+        return ()
+    if not isinstance(model, FineTuned):
+        raise UserError("--data is for a fine-tuned model: name files of text instead")
+    _, learned, judged = TaskData(model.task, data).parts()
+    return [*learned, *judged]

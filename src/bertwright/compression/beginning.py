@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import torch
+
 from bertwright.compression.from_nothing import FromNothing
 from bertwright.compression.method import Method
 from bertwright.compression.needed_layers import needed_layers
@@ -34,9 +36,23 @@ def beginning(
     taken_from_teacher, source = source is teacher, unrounded(source)
     if layers is not None or (taken_from_teacher and not method.whole):
         source = shortened(source, _layers(source, layers, method, teacher, sets))
+    if any(stage.replacing is not None for stage in method.stages):
+        _require_around(source, teacher)
     if method.sharing is not None:
         source = method.sharing.of(source)
     return lambda seed: source
+
+
+def _require_around(student: TextModel, teacher: FineTuned) -> None:
+    """Errors: UserError where what stands before and behind the blocks is not the teacher's, whose
+    blocks run between it."""
+    own, known = (model.model.encoder.state_dict() for model in (student, teacher))
+    around = {name for name in own.keys() | known.keys() if not name.startswith("blocks.")}
+    if not all(n in own and n in known and torch.equal(own[n], known[n]) for n in around):
+        raise UserError(
+            "blocks of a model are replaced by others of its own kind, and --student has other "
+            "vectors of pieces: leave --student out"
+        )
 
 
 def _layers(

@@ -203,6 +203,11 @@ class _Schooling:
             **merged(settings, stated),
         )
 
+    def _learned_alone(self, student: TextModel, settings: Mapping[str, Any]) -> FineTuneResult:
+        """What the labels make of a student."""
+        train = self.sets.train
+        return finetune(student, self.task, train=train, dev=self.dev, watch=self.watch, **settings)
+
     def _before(self, student: TextModel, stage: Stage) -> tuple[TextModel, Mapping[str, Any]]:
         """What a stage begins with, and its settings."""
         if stage.removing is None and stage.bits is None:
@@ -217,9 +222,16 @@ class _Schooling:
         return student, settings
 
     def alone(self, seed: int) -> FineTuneResult:
-        """The student with the labels alone, for as many epochs."""
-        stages = [merged(stage.settings, self.settings) for stage in self.method.stages]
+        """The student with the labels alone, for as many epochs. Where a stage removes something,
+        or chooses bits, it goes through the same ones: else it would be another network."""
+        student, stated = self.begins(seed), {**self.settings, "seed": seed}
+        *before, last = self.method.stages
+        if any(stage.removing or stage.bits for stage in self.method.stages):
+            for stage in before:
+                student, settings = self._before(student, stage)
+                student = self._learned_alone(student, merged(settings, stated)).model
+            student, settings = self._before(student, last)
+            return self._learned_alone(student, merged(settings, stated))
+        stages = [merged(stage.settings, stated) for stage in self.method.stages]
         epochs = sum(FineTuning.of(stage).epochs for stage in stages)
-        stated: dict[str, Any] = {**stages[-1], "epochs": epochs, "seed": seed}
-        student, train = self.begins(seed), self.sets.train
-        return finetune(student, self.task, train=train, dev=self.dev, watch=self.watch, **stated)
+        return self._learned_alone(student, {**stages[-1], "epochs": epochs})

@@ -4,6 +4,7 @@ import numpy as np
 
 from bertwright.compression.quantisation.losses import asked, mean_loss
 from bertwright.compression.students import require_layers
+from bertwright.randomness import sample
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.examples import Examples
 
@@ -18,7 +19,7 @@ def needed_layers(model: FineTuned, examples: Examples, number: int) -> list[int
     Errors: UserError where there are fewer.
     """
     require_layers(number, len(model.net.encoder.blocks))
-    losses = losses_without_layers(model, examples[:MOST_EXAMPLES])
+    losses = losses_without_layers(model, sample(examples, MOST_EXAMPLES))
     return sorted(np.argsort(losses, kind="stable")[::-1][:number].tolist())
 
 

@@ -14,6 +14,7 @@ from bertwright.compression.quantisation.losses import Asked, asked
 from bertwright.compression.surgery import Kept, cut_weights, weights_once
 from bertwright.encoder.depth import Depth
 from bertwright.model.folder import fill
+from bertwright.randomness import sample
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.task_model import TaskModel
@@ -37,7 +38,7 @@ class Removing(Settings):
 
     def left_of(self, model: FineTuned, examples: Examples) -> FineTuned:
         """What is left of a model; UserError where nothing can be taken from such an encoder."""
-        heads, units = importances(model, examples[: self.examples])
+        heads, units = importances(model, sample(examples, self.examples))
         depth = model.net.recipe.encoder.depth
         kept = Kept(
             _kept(heads, self.heads, depth, "s") if self.heads else None,

@@ -2,19 +2,21 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from itertools import islice
+from itertools import chain, islice
 
 import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
 from bertwright.axes import explain
+from bertwright.compression.transfer.texts import written_in
 from bertwright.errors import UserError
 from bertwright.model.folder import fill, filled
 from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel
 from bertwright.recipes import Recipe
 from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.task_model import TaskModel
 from bertwright.text.tokenizers import Tokenizer
 from bertwright.text.trimming import trimmed
@@ -37,8 +39,9 @@ def counted(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[int]:
     return counts
 
 
-def trim(model: TextModel, texts: Iterable[str]) -> TextModel:
-    """A model, fine-tuned or not, without the pieces that no text needs.
+def trim(model: TextModel, texts: Iterable[str] = (), examples: Examples = ()) -> TextModel:
+    """A model, fine-tuned or not, without the pieces that no text needs, and no example of the task
+    of one that is fine-tuned.
 
     Its answers to text that is cut into pieces which are left are those of the whole model, and
     its logits those of the whole for these pieces.
@@ -48,7 +51,11 @@ def trim(model: TextModel, texts: Iterable[str]) -> TextModel:
     """
     if model.model.embedding.is_meta:
         raise UserError("a graph has no rows to take: trim the model that it was exported from")
-    tokenizer, former = trimmed(model.tokenizer, counted(model.tokenizer, texts))
+    read = chain(texts, (text for example in examples for text in written_in(example)))
+    needed = set(counted(model.tokenizer, read))
+    if isinstance(model, FineTuned):
+        needed |= _in_rows(model, examples)
+    tokenizer, former = trimmed(model.tokenizer, needed)
     kept, size = torch.tensor(former), len(former)
     if isinstance(model, FineTuned):
         net = model.net
@@ -62,6 +69,17 @@ def trim(model: TextModel, texts: Iterable[str]) -> TextModel:
         wanted = Model(recipe, size)
     weights = _rows(whole, wanted, kept, whole.vocabulary_size)
     return TextModel(filled(recipe, size, weights, recipe.name), tokenizer, model.precision)
+
+
+def _in_rows(model: FineTuned, examples: Examples) -> set[int]:
+    """The pieces that a task reads its examples as, which may be others than those of their texts:
+    a template stands around them, or a space before an option."""
+    return {
+        piece
+        for begin in range(0, len(examples), AT_ONCE)
+        for row in model.answering.rows(model.maker, examples[begin : begin + AT_ONCE])
+        for piece in row.pieces
+    }
 
 
 def _recipe(recipe: Recipe, size: int) -> Recipe:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from bertwright.compression.transfer.texts import written_in
 from bertwright.compression.trimming import trim
 from bertwright.interop.onnx.writing import export_onnx
 from bertwright.model.folder import WEIGHTS
@@ -58,6 +57,6 @@ def shipped_bytes(folder: Path) -> int:
 
 
 def _trimmed(model: FineTuned, examples: Examples) -> FineTuned:
-    found = trim(model, (text for example in examples for text in written_in(example)))
+    found = trim(model, examples=examples)
     assert isinstance(found, FineTuned)
     return found

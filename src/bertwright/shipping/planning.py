@@ -9,6 +9,7 @@ from typing import Any
 from bertwright.compression.method import Method
 from bertwright.errors import UserError
 from bertwright.interop.loading import load
+from bertwright.randomness import sample
 from bertwright.shipping.candidates import Candidate, Candidates
 from bertwright.shipping.forms import FORMS, PLAIN, Form
 from bertwright.shipping.goal import Goal
@@ -103,7 +104,7 @@ class Planner:
         """Of the model as it is."""
         self._measured.at(self._whole, form)
         model = load(self._measured.folder(self._whole, form))
-        return evaluate(model, self._dev[:MOST_JUDGED])["score"]
+        return evaluate(model, sample(self._dev, MOST_JUDGED))["score"]
 
     def _largest(self) -> list[Candidate]:
         """Of each share of heads and units the largest number of layers that keeps to the goal, if

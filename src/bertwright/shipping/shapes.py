@@ -9,6 +9,7 @@ from bertwright.compression.structure import Removing, cut_fine_tuned
 from bertwright.compression.students import layers_taken, shorter, with_layers
 from bertwright.compression.suiting import require_taught
 from bertwright.compression.surgery import Kept
+from bertwright.randomness import sample
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.task_model import TaskModel
@@ -72,7 +73,7 @@ def left_of(model: FineTuned, shape: Shape, examples: Examples) -> FineTuned:
 
 def loss_of(model: FineTuned, examples: Examples) -> float:
     """The mean over some of these examples."""
-    return mean_loss(asked(model, examples[:MOST_EXAMPLES], AT_ONCE))
+    return mean_loss(asked(model, sample(examples, MOST_EXAMPLES), AT_ONCE))
 
 
 def _shortened(model: FineTuned, layers: int) -> FineTuned:

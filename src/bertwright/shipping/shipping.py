@@ -116,7 +116,8 @@ class Shipment:
                 f"a goal is kept with a part of the model, and {self.method} begins with something "
                 f"else: choose another method"
             )
-        if any(stage.removing or stage.bits for stage in method.stages):
+        chooses = any(stage.removing or stage.bits for stage in method.stages)
+        if chooses or method.taken == "needed":
             raise UserError(
                 f"a goal is kept with a part of the model, which {self.method} would choose by "
                 f"itself: choose another method"

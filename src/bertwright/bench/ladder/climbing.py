@@ -162,7 +162,8 @@ def _row(
     return {
         "mean": known.mean,
         "interval": f"{known.low:.4g} to {known.high:.4g}" if known.interval else None,
-        "kept": 100 * known.mean / estimate(before).mean,
+        "of": (of := estimate(before).mean),
+        "kept": 100 * known.mean / of,
         "lost": _points(before, scores),
         "over_alone": None if None in alone else _points(scores, alone),
         "parameters": runs[0]["parameters"] / 1e6,

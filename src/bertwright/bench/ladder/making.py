@@ -17,7 +17,6 @@ from bertwright.bench.ladder.plan import Form, Plan, Way
 from bertwright.compression.compressing import compress, num_parameters
 from bertwright.compression.method import Method
 from bertwright.compression.suiting import require_suiting
-from bertwright.compression.transfer.texts import written_in
 from bertwright.compression.trimming import trim
 from bertwright.errors import UserError
 from bertwright.interop.loading import load
@@ -142,7 +141,7 @@ def _student(way: Way) -> TextModel | str | None:
 
 def _trimmed(model: FineTuned, examples: Examples) -> FineTuned:
     """Without the pieces that no example to learn from needs: others are cut into smaller ones."""
-    small = trim(model, (text for example in examples for text in written_in(example)))
+    small = trim(model, examples=examples)
     assert isinstance(small, FineTuned)
     return small
 

@@ -15,6 +15,8 @@ COLUMNS = {
     "form": "form",
     "smaller": "compression",
     "kept": "performance retention, %",
+    "lost": "points lost",
+    "worst": "at worst",
     "faster": f"speed-up at {BATCH}x{LENGTH}",
     "layers": "layers",
     "tasks": "tasks",
@@ -24,7 +26,7 @@ COLUMNS = {
 
 def overview(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Means over the tasks of each way and form, of the rows of a ladder; those of the speed-up are
-    over the tasks that were timed."""
+    over the tasks that were timed. What is kept is of the mean score."""
     order = list(dict.fromkeys(map(_of, rows)))
     alike = groupby(sorted(rows, key=lambda row: order.index(_of(row))), key=_of)
     return [_mean(list(own)) | {"way": way, "form": form} for (way, form), own in alike]
@@ -37,9 +39,13 @@ def _of(row: dict[str, Any]) -> tuple[str, str]:
 def _mean(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     key = f"faster_{BATCH}x{LENGTH}"
     faster = [row[key] for row in rows if key in row]
+    lost = [100 * (row["of"] - row["mean"]) for row in rows]
+    most = max(range(len(rows)), key=lost.__getitem__)
     return {
         "smaller": fmean(row["smaller"] for row in rows),
-        "kept": fmean(row["kept"] for row in rows),
+        "kept": 100 * sum(row["mean"] for row in rows) / sum(row["of"] for row in rows),
+        "lost": fmean(lost),
+        "worst": f"{lost[most]:.4g} ({rows[most]['task']})",
         "faster": fmean(faster) if faster else None,
         "layers": rows[0]["layers"],
         "tasks": ", ".join(row["task"] for row in rows),

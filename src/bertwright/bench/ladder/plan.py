@@ -37,6 +37,13 @@ class Way(Settings):
     forms: tuple[Form, ...] = Field(default=("float32",), min_length=1)
     tasks: tuple[str, ...] | None = None
 
+    @model_validator(mode="after")
+    def _of_a_method(self) -> Self:
+        told = self.model_fields_set & {"student", "layers", "alone", "settings"}
+        if self.method is None and told:
+            raise ValueError(f"{', '.join(sorted(told))}: there is no method that heeds it")
+        return self
+
 
 class Plan(Settings):
     """The whole: what is asked, and of what.

@@ -7,6 +7,7 @@ from pydantic import Field
 from bertwright.axes import Settings
 from bertwright.compression.quantisation.quantised import Bits
 from bertwright.compression.quantisation.sharpness import Sharpness, sharpness
+from bertwright.randomness import sample
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.examples import Examples
 
@@ -23,7 +24,7 @@ class BySharpness(Settings):
 
     def of(self, model: FineTuned, examples: Examples) -> tuple[int, ...]:
         """One number for each block of a model that has learned the task."""
-        found = sharpness(model, examples[: self.examples], self.subsets)
+        found = sharpness(model, sample(examples, self.examples), self.subsets)
         return self.among(found, len(model.net.encoder.blocks))
 
     def among(self, found: Sequence[Sharpness], num_blocks: int) -> tuple[int, ...]:

@@ -6,12 +6,11 @@ itself, whatever stands beside it. What lies outside of them is cut off.
 
 import io
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
-from heapq import nsmallest
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -21,7 +20,6 @@ from bertwright.interop.onnx.graph import given_to, inputs_of
 from bertwright.interop.onnx.inputs import Given
 from bertwright.model.reading import read_batches
 from bertwright.model.text_model import TextModel
-from bertwright.randomness import generator, key
 from bertwright.tasks.fine_tuned import Asked, FineTuned, as_examples
 
 RangeObserver = Literal["extremes", "percentile", "entropy"]
@@ -42,15 +40,6 @@ OPERATORS = (*PRODUCTS, "Gather")
 ROWS, PLACES = 256, 16_384
 """Texts or examples that are read, at most, where there are more; and so many places, roughly,
 where rows are long: a quarter of a minute of a core for six blocks of 384."""
-
-AnyText = TypeVar("AnyText")
-
-
-def sample(things: Iterable[AnyText]) -> list[AnyText]:
-    """``ROWS`` of them, or all, the same every time."""
-    chance = generator(key(0, "ranges"))
-    drawn = ((chance.random(), number, each) for number, each in enumerate(things))
-    return [each for _, _, each in nsmallest(ROWS, drawn)]
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def _trimmed(ground: Ground) -> Came:
     """Without the pieces that its task does not need a model answers as before: the least that a
     smaller vocabulary must be worth."""
     model, examples = ground.tuned("sentiment"), ground.judge("sentiment")
-    small = trim(model, [text for example in examples for text in written_in(example)])
+    small = trim(model, examples=examples)
     assert isinstance(small, FineTuned), "as it was"
     found, wanted = (
         np.stack(each.outputs(each.answering.rows(each.maker, examples))) for each in (small, model)
