@@ -36,6 +36,9 @@ def test_a_copy_has_changed_in_nothing(system: str) -> None:
     assert layers_of(found, "cosine of attention") == pytest.approx(1)
     assert layers_of(found, "cosine of states") == pytest.approx(1)
     assert layers_of(found, "likeness") == pytest.approx(1)
+    by_layer = [own.as_dict() for own in found.findings if own.layer is not None]
+    last = {told["metric"]: told["layer_from_1"] for told in by_layer}
+    assert set(last.values()) == {3}
 
 
 def test_alone_or_beside_another_vocabulary_there_is_nothing_to_compare() -> None:

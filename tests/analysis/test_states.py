@@ -1,6 +1,7 @@
 """What is found in states: their means, their tags, their halves."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,6 +58,26 @@ def test_what_words_tell_a_probe_reads_before_the_blocks(tmp_path: Path) -> None
     assert control[0] > 0.98
     (first, *_) = [f for f in found.findings if f.metric == "selectivity"]
     assert first.interval[0] <= 0.02
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "token-identity",
+        "word-places",
+        "linear-probe",
+        "description-length",
+        {"kind": "structural-probe", "epochs": 1},
+        {"kind": "edge-probe", "epochs": 1, "seeds": 2},
+        {"kind": "numbers", "below": 40, "most": 20},
+        {"kind": "main-auxiliary", "learned": 20, "judged": 10},
+    ],
+)
+def test_the_last_layer_counts_as_many_as_there_are(choice: str | dict[str, Any]) -> None:
+    subject = small_subject()
+    case = Case(subject, read_texts(subject, trees(8)))
+    found = [own.as_dict() for own in Analysis.choose(choice).run(case).findings]
+    assert max(own["layer_from_1"] for own in found if "layer" in own) == subject.num_layers
 
 
 def test_tags_that_nobody_can_know_are_not_read(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ class Finding:
 
     Attributes:
         layer, head: counted from 0, None where it is of all.
+        of_states: whether layer 0 is what stands before the blocks, and not the first of them.
         interval: 95 %, over ``num_units`` texts; None where nothing was drawn.
         chance: how often nothing at all gives as much; ``adjusted`` for a ``family`` of so many
             numbers.
@@ -55,6 +56,7 @@ class Finding:
     family: int | None = None
     lead: tuple[float, float] | None = None
     note: str | None = None
+    of_states: bool = False
 
     @staticmethod
     def over_texts(
@@ -63,19 +65,22 @@ class Finding:
         layer: int | None = None,
         head: int | None = None,
         baseline: Baseline | None = None,
+        of_states: bool = False,
     ) -> "Finding":
         """A figure over texts."""
-        interval = span_of(found)
-        return Finding(metric, found.value, layer, head, interval, found.num_units, baseline)
+        own = (metric, found.value, layer, head, span_of(found), found.num_units, baseline)
+        return Finding(*own, of_states=of_states)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data; layers and heads as people count them, too."""
         told = {name: value for name, value in vars(self).items() if value is not None}
+        del told["of_states"]
         if self.baseline is not None:
             told["baseline"] = dict(vars(self.baseline))
-        for name in ("layer", "head"):
-            if name in told:
-                told[f"{name}_from_1"] = told[name] + 1
+        if self.layer is not None:
+            told["layer_from_1"] = self.layer + (0 if self.of_states else 1)
+        if self.head is not None:
+            told["head_from_1"] = self.head + 1
         return told
 
 

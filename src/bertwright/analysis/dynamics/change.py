@@ -73,10 +73,16 @@ class Change(Analysis):
             inside = counts > 0
             interval = of_ratio(sums[inside], counts[inside], seed=seed)
             findings.append(
-                Finding.over_texts("cosine of states, layer 0 before blocks", interval, layer)
+                Finding.over_texts(
+                    "cosine of states, layer 0 before blocks", interval, layer, of_states=True
+                )
             )
             arrays["likeness"][layer] = likeness(own, others)
-            findings.append(Finding("likeness of states", float(arrays["likeness"][layer]), layer))
+            findings.append(
+                Finding(
+                    "likeness of states", float(arrays["likeness"][layer]), layer, of_states=True
+                )
+            )
         if case.subject.lacks(*WEIGHTS) is None:
             cosines = attention_cosines(case, other)
             number, layers, heads = cosines.shape

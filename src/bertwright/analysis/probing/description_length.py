@@ -71,14 +71,16 @@ class DescriptionLength(Analysis):
             note = f"deviation over {ORDERS} orders {of_tags.std(ddof=1):.2g}"
             baseline = Baseline("of control", float(of_control.mean()))
             mean = float(of_tags.mean())
-            findings.append(Finding("compression", mean, layer, baseline=baseline, note=note))
+            findings.append(
+                Finding("compression", mean, layer, baseline=baseline, note=note, of_states=True)
+            )
         words = np.bincount(own.text, minlength=len(case.texts)).astype(np.float64)
         choosing, judging = halves(len(case.texts), case.seed)
         best = int(shares[1:, 0][:, choosing].sum(1).argmin()) + 1
         told = (shares[best, 0, judging], words[judging])
         for metric, other in ((OF_CONTROL, shares[best, 1]), (BEFORE, shares[0, 0])):
             lead = of_difference((other[judging], words[judging]), told, seed=case.seed)
-            findings.append(Finding.over_texts(metric, lead, best))
+            findings.append(Finding.over_texts(metric, lead, best, of_states=True))
         return Found(findings, {"compression": compression})
 
     def conclusions(self, stored: Stored) -> list[Conclusion]:

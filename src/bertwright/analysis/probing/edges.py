@@ -78,7 +78,9 @@ class EdgeProbe(Analysis):
             ):
                 findings.append(over_seeds(f"{name}: {metric}", values))
             findings += [
-                Finding(f"{name}: score of the layers up to this", float(value), layer)
+                Finding(
+                    f"{name}: score of the layers up to this", float(value), layer, of_states=True
+                )
                 for layer, value in enumerate(scores.mean(0))
             ]
         later = np.subtract(expected["relation"], expected["part of speech"])

@@ -53,7 +53,9 @@ class TokenIdentity(Analysis):
                 right = identified(said, target, own, judging)
                 interval = of_ratio(right, total, seed=case.seed)
                 baseline = Baseline("by chance", chance)
-                findings.append(Finding.over_texts(name, interval, layer, baseline=baseline))
+                findings.append(
+                    Finding.over_texts(name, interval, layer, baseline=baseline, of_states=True)
+                )
                 rates[layer, n] = interval.value
                 if name == "linear":
                     held.append((right, total))

@@ -53,9 +53,13 @@ class LinearProbe(Analysis):
             always = Baseline(f"always {majority}", float((tags[judged] == majority).mean()))
             accuracy = of_ratio(*sums[0], seed=case.seed)
             findings += [
-                Finding.over_texts("accuracy", accuracy, layer, baseline=always),
-                Finding.over_texts("of control", of_ratio(*sums[1], seed=case.seed), layer),
-                Finding.over_texts("selectivity", of_difference(*sums, seed=case.seed), layer),
+                Finding.over_texts("accuracy", accuracy, layer, baseline=always, of_states=True),
+                Finding.over_texts(
+                    "of control", of_ratio(*sums[1], seed=case.seed), layer, of_states=True
+                ),
+                Finding.over_texts(
+                    "selectivity", of_difference(*sums, seed=case.seed), layer, of_states=True
+                ),
             ]
         return Found(findings, {"scores": scores})
 

@@ -80,7 +80,7 @@ class MainAuxiliary(Analysis):
             for name, right in found.items():
                 hits.setdefault(name, []).append(right.astype(np.float64))
                 interval = of_ratio(hits[name][-1], seed=case.seed)
-                findings.append(Finding.over_texts(name, interval, layer))
+                findings.append(Finding.over_texts(name, interval, layer, of_states=True))
         behind, ones = np.array(hits["main auxiliary behind a clause"]), np.ones(self.judged)
         upper = behind[(own.num_layers + 1) // 2 :].mean(0)
         lead = of_difference((upper, ones), (behind[0], ones), seed=case.seed)

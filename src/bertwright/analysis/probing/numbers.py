@@ -54,7 +54,11 @@ class Numbers(Analysis):
             for layer, (errors, others) in enumerate(zip(own, drawn, strict=True)):
                 baseline = Baseline("untrained", float(others[0].sum() / others[1].sum()))
                 found = of_ratio(*errors, seed=case.seed)
-                findings.append(Finding.over_texts(question.name, found, layer, baseline=baseline))
+                findings.append(
+                    Finding.over_texts(
+                        question.name, found, layer, baseline=baseline, of_states=True
+                    )
+                )
             left[question.name] = np.array([of[0].sum() / of[1].sum() for of in own])
             last[question.name] = own[-1], drawn[-1]
         errors, others = last[WITHIN]

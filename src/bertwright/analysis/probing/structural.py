@@ -69,10 +69,14 @@ class StructuralProbe(Analysis):
             by_layer.append(right)
             interval = of_ratio(right, total, seed=case.seed)
             baseline = Baseline("chain", sum(chain) / max(sum(total), 1))
-            findings.append(Finding.over_texts("UUAS", interval, layer, baseline=baseline))
+            findings.append(
+                Finding.over_texts("UUAS", interval, layer, baseline=baseline, of_states=True)
+            )
             by_rank = rank_correlation(judged, said)
             if not np.isnan(by_rank):
-                findings.append(Finding("rank correlation of distances", by_rank, layer))
+                findings.append(
+                    Finding("rank correlation of distances", by_rank, layer, of_states=True)
+                )
             scores[layer] = interval.value, by_rank
         # Chosen without the judging half: on what chose it, the best of many looks too good.
         best = int(losses.argmin())

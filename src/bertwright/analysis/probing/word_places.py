@@ -52,7 +52,11 @@ class WordPlaces(Analysis):
         ]
         findings = [
             Finding.over_texts(
-                "words missed by", of_ratio(*each, seed=case.seed), layer, baseline=baseline
+                "words missed by",
+                of_ratio(*each, seed=case.seed),
+                layer,
+                baseline=baseline,
+                of_states=True,
             )
             for layer, each in enumerate(errors)
         ]
