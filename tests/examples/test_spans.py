@@ -61,3 +61,19 @@ def test_spans_that_touch_are_one():
         kept = where[weight > 0]
         begins = np.concatenate([[True], np.diff(kept) > 1])
         assert unit[weight > 0].tolist() == kept[begins][np.cumsum(begins) - 1].tolist()
+
+
+@pytest.mark.parametrize("of", ["words", "pieces"])
+def test_spans_that_are_not_merged_are_as_long_as_they_were_drawn(of):
+    rows = rows_of([-1, *range(20), -1], 400)
+    apart, merged = (
+        chosen(Spans(law="uniform", longest=3, of=of, merged=own), rows, 0.6)
+        for own in (False, True)
+    )
+    np.testing.assert_array_equal(apart.where, merged.where)
+    assert (apart.weight == 1).all()
+    row = np.arange(400)[:, None] * 100
+    longest, longest_run = (
+        np.unique(row + c.unit, return_counts=True)[1].max() for c in (apart, merged)
+    )
+    assert longest == 3 < longest_run

@@ -120,10 +120,12 @@ class Runs(Selection):
 class Spans(Runs):
     """Runs from the word of a random piece on (Joshi et al. 2019, section 3.1).
 
-    The last one is cut where the budget ends, within a word if need be; runs that touch are one.
+    The last one is cut where the budget ends, within a word if need be. Runs that touch are one
+    where they are ``merged``, else each is a span of its own.
     """
 
     kind: Literal["spans"] = "spans"
+    merged: bool = True
 
     def _beginnings(self, rows: Rows, begins: NDArray[np.bool_]) -> NDArray[np.bool_]:
         return ~rows.special
@@ -139,6 +141,8 @@ class Spans(Runs):
         return np.choose(wanted, ends)
 
     def _together(self, unit: Places, column: Places) -> Places:
+        if not self.merged:
+            return unit
         chosen = unit >= 0
         begins = chosen.copy()
         begins[:, 1:] &= ~chosen[:, :-1]
