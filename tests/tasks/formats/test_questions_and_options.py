@@ -41,6 +41,14 @@ def test_questions_of_both_versions(tmp_path: Path) -> None:
     assert question.answers is None
 
 
+def test_half_of_a_surrogate_pair_moves_no_answer(tmp_path: Path) -> None:
+    text = "\ud83d The red bird"
+    cut = squad(answers=[{"text": "red bird", "answer_start": 6}])
+    cut["data"][0]["paragraphs"][0]["context"] = text
+    (question,) = QuestionReader().read(written(tmp_path / "a.json", cut))
+    assert (question.text, question.starts) == ("\ufffd The red bird", (6,))
+
+
 def test_where_all_are_answered_those_without_an_answer_are_left_out(tmp_path: Path) -> None:
     whole = squad()
     asked = whole["data"][0]["paragraphs"][0]["qas"]

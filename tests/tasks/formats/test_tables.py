@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from bertwright.errors import UserError
 from bertwright.tasks.formats.examples import Example
-from bertwright.tasks.formats.lines import STANDARD_INPUT, name_of, read_lines
+from bertwright.tasks.formats.lines import STANDARD_INPUT, json_object, name_of, read_lines
 from bertwright.tasks.formats.tables import Columns, TableReader
+from bertwright.text.characters import healed
 
 PAIRS = Columns("a", "b", "label")
 EXPECTED = [Example("one", 'say "two"', "yes"), Example("thr\x85ee", "f\u2028our, \x0b5", "no")]
@@ -176,3 +177,11 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
             read_table(tmp_path / name, PAIRS)
     with pytest.raises(UserError, match="no such file"):
         read_table(tmp_path / "absent.tsv", PAIRS)
+
+
+@given(st.lists(st.sampled_from(["\ud83d", "\ude00", "\\ud83d", "\\", '"', "a", "\U0001f600"])))
+def test_half_of_a_surrogate_pair_is_healed_as_the_tokenizer_does(parts: list[str]) -> None:
+    text = "".join(parts)
+    found = json_object("here", json.dumps({"text": [text], text: 1.5}))
+    assert found == {"text": [healed(text)], healed(text): 1.5}
+    assert json.dumps(found, ensure_ascii=False).encode()

@@ -16,6 +16,7 @@ from typing import Any
 
 from bertwright.errors import UserError
 from bertwright.files import require_file
+from bertwright.text.characters import healed
 
 STANDARD_INPUT = Path("-")
 
@@ -64,7 +65,15 @@ def json_object(where: str, line: str) -> dict[str, Any]:
         raise UserError(f"{where} is not JSON: {error.msg} (character {error.colno})") from error
     if not isinstance(row, dict):
         raise UserError(f"{where}: expected a JSON object, found {type(row).__name__}")
-    return row
+    return writable(line, row)
+
+
+def writable(text: str, found: Any) -> Any:
+    """What was found in a text of JSON, in which that can be written again: healed, where it spells
+    half of a surrogate pair, as the tokenizer would heal it."""
+    if "\\ud" not in text.lower():
+        return found
+    return json.loads(healed(json.dumps(found, ensure_ascii=False)))
 
 
 def _once_each(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from bertwright.errors import UserError
 from bertwright.tasks.formats.examples import Question
-from bertwright.tasks.formats.lines import whole_text
+from bertwright.tasks.formats.lines import whole_text, writable
 from bertwright.tasks.formats.reader import Reader
 
 
@@ -40,8 +40,9 @@ class QuestionReader(Reader):
 
 def json_of(path: Path) -> Any:
     """What a JSON file holds, plain or gzipped; UserError where it is none."""
+    text = whole_text(path)
     try:
-        return json.loads(whole_text(path))
+        return writable(text, json.loads(text))
     except json.JSONDecodeError as error:
         raise UserError(f"{path} line {error.lineno} is not JSON: {error.msg}") from error
 
