@@ -132,6 +132,17 @@ def test_a_model_that_fills_no_places_says_so(tmp_path: Path) -> None:
     assert "comes next" in held(tmp_path / "view.html")["lacking"]["guesses"]
 
 
+def test_lengths_are_shown_where_what_places_bring_adds_up(tmp_path: Path) -> None:
+    gated = small_subject("bert", "encoder.mixer.gate=gelu")
+    for own, shown in (
+        (case(), True),
+        (case("gpt-bert"), False),
+        (replace(case(), other=gated), False),
+    ):
+        write_view(own, tmp_path / "view.html", "", num_shown=1)
+        assert ("weights times length" in (tmp_path / "view.html").read_text()) == shown
+
+
 def test_models_of_other_sizes_or_pieces_are_not_compared(tmp_path: Path) -> None:
     for other, words in (
         (small_subject("bert", "encoder.depth.layers=3"), "compare models of one size"),

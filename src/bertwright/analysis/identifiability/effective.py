@@ -18,6 +18,7 @@ from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
 from bertwright.analysis.listening import Heard
 from bertwright.analysis.subject import Subject
+from bertwright.encoder.mixers import AttentionChoice
 from bertwright.significance import of_means, of_ratio, of_ratios
 
 BINS = (16, 32, 48, 64, 96, 128, 256, 512)
@@ -143,6 +144,15 @@ class EffectiveHeard:
             "effective": self.effective.mean(0),
         }
         return Found(findings, arrays)
+
+
+def lacks_head_outputs(subject: Subject) -> str | None:
+    """Why what its heads write is not the sum over places of what each brings, in words."""
+    encoder = subject.text_model.model.recipe.encoder
+    gated = isinstance(encoder.mixer, AttentionChoice) and encoder.mixer.gate is not None
+    if gated or encoder.norm.placement == "sub":
+        return "what its heads read goes through a gate or a norm before it is written"
+    return None
 
 
 @torch.no_grad()

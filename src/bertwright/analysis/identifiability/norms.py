@@ -16,7 +16,7 @@ from bertwright.analysis.analysis import Case, Listening
 from bertwright.analysis.attention.shares import TARGETS, halves_of, shares
 from bertwright.analysis.conclusions import Conclusion, concluded
 from bertwright.analysis.findings import Baseline, Finding, Found, Stored
-from bertwright.analysis.identifiability.effective import head_outputs
+from bertwright.analysis.identifiability.effective import head_outputs, lacks_head_outputs
 from bertwright.analysis.listening import Heard
 from bertwright.significance import of_difference, of_ratio, of_ratios
 
@@ -34,6 +34,9 @@ class AttentionNorms(Listening):
     question = "Where does attention go if what it brings is counted?"
     source = "Kobayashi et al. 2020"
     sites = ("blocks.*.attention.weights", "blocks.*.attention.value")
+
+    def lacks(self, case: Case) -> str | None:
+        return super().lacks(case) or lacks_head_outputs(case.subject)
 
     def listener(self, case: Case) -> "NormsHeard":
         return NormsHeard(case)

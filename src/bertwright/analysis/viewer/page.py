@@ -17,6 +17,7 @@ from jinja2 import Environment, StrictUndefined
 from numpy.typing import NDArray
 
 from bertwright.analysis.analysis import Case
+from bertwright.analysis.identifiability.effective import lacks_head_outputs
 from bertwright.analysis.subject import Subject
 from bertwright.analysis.texts import incomparable
 from bertwright.analysis.viewer.values import (
@@ -63,6 +64,7 @@ def view_page(case: Case, made: str, num_shown: int | None = None) -> str:
         lacking["neurons"] = "with so many texts they would weigh too much: look at fewer"
     texts = text_values(shown, neurons=lacking["neurons"] is None)
     words = set_neighbours(case, texts)
+    both = [case.subject, *([] if case.other is None else [case.other])]
     beside = [] if case.other is None else _of_other(shown, case.other)
     data = {
         "model": case.subject.name,
@@ -82,6 +84,7 @@ def view_page(case: Case, made: str, num_shown: int | None = None) -> str:
     return template.render(
         subject=case.subject,
         made=made,
+        lengths=all(lacks_head_outputs(own) is None for own in both),
         style=parts["css"],
         script=parts["js"],
         # Nothing in it may end the element that it stands in.

@@ -14,7 +14,11 @@ from bertwright.analysis.analysis import Case
 from bertwright.analysis.attention.rollout import rollout
 from bertwright.analysis.findings import Found
 from bertwright.analysis.geometry.contextuality import unit
-from bertwright.analysis.identifiability.effective import effective, head_outputs
+from bertwright.analysis.identifiability.effective import (
+    effective,
+    head_outputs,
+    lacks_head_outputs,
+)
 from bertwright.analysis.listening import Heard, listen
 from bertwright.analysis.subject import Subject
 from bertwright.analysis.texts import ReadText
@@ -51,8 +55,8 @@ class TextValues:
         word: (T,) which word each is part of, -1 for special ones.
         words: as they are written.
         arrays: ``weights`` (layers, H, T, T), ``effective`` the same, only where it differs from
-            the weights, ``lengths`` of what heads read (layers, H, T), ``rollout`` (layers, T, T),
-            ``query`` and ``key`` (layers, H, T, d); those that the model has.
+            the weights, ``lengths`` of what heads write of each place (layers, H, T), ``rollout``
+            (layers, T, T), ``query`` and ``key`` (layers, H, T, d); those that the model has.
         guesses: of every place, None for special ones; empty for a model that fills no places.
         neighbours: (layers + 1, W, n) numbers of words among all that may be neighbours, and their
             cosines.
@@ -122,7 +126,9 @@ class _Watching:
                 ]
             )
             seen = [heard.even(layer)[row, :, of, of] > 0 for layer in layers]
-            into["weights"], into["lengths"] = _array(raw), _array(written.norm(dim=-1))
+            into["weights"] = _array(raw)
+            if lacks_head_outputs(self.subject) is None:
+                into["lengths"] = _array(written.norm(dim=-1))
             each = zip(raw, written, seen, strict=True)
             projected = torch.stack([effective(*of_layer)[0] for of_layer in each])
             if not torch.allclose(projected, raw, atol=SAME):
