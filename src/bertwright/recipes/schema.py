@@ -181,13 +181,13 @@ class Recipe(Settings):
         return min(max(1, round(self.phases[phase].depth * blocks)), blocks)
 
     def batch_tokens_at(self, phase: int, phase_progress: float) -> float:
-        """The tokens of a step at a progress of a phase."""
+        """The places of a step, padding included, at a progress of a phase."""
         shares = [phase.share for phase in self.phases]
         progress = (sum(shares[:phase]) + phase_progress * shares[phase]) / sum(shares)
         return self.batch_tokens.at(progress) * self.phases[phase].batch
 
     def tokens_of(self, phase: int) -> float:
-        """The tokens of all steps of a phase."""
+        """The places of all steps of a phase, padding included."""
         points = [number / 100 for number in range(101)]
         mean = sum(self.batch_tokens_at(phase, point) for point in points) / len(points)
         return self.steps * mean * self.phases[phase].share / sum(p.share for p in self.phases)

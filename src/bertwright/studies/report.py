@@ -12,7 +12,7 @@ from bertwright.document import origin, table
 from bertwright.files import atomic_file, write_text
 from bertwright.statistics import Estimate, estimate
 from bertwright.studies.running import Found
-from bertwright.studies.study import Expectation, Study
+from bertwright.studies.study import Equal, Expectation, Study
 from bertwright.studies.verdict import (
     Verdict,
     all_figures,
@@ -24,6 +24,9 @@ from bertwright.studies.verdict import (
 )
 
 RESULT, TABLE, PICTURE = "result.json", "report.md", "picture.png"
+
+TOKENS = "cost.tokens"
+"""The figure of what an arm has read, without padding."""
 
 
 def write_report(study: Study, found: Found, out: Path) -> dict[str, Any]:
@@ -59,6 +62,7 @@ def judged_anew(result: Mapping[str, Any]) -> dict[str, Any]:
     judged = verdicts(expected, found)
     return {
         **result,
+        "equal": str(Equal.model_validate(result["study"]["equal"])),
         "verdicts": [verdict.as_dict() for verdict in judged],
         "verdict": overall(judged) if judged else None,
     }
@@ -83,7 +87,7 @@ def lines(result: Mapping[str, Any]) -> list[str]:
     told = [
         f"{study['question']} {study['source']}".strip(),
         "",
-        f"Every arm has had {result['equal']}; {_over(seeds)}.",
+        f"Every arm has had {result['equal']}{_of_them(study['equal'], found)}; {_over(seeds)}.",
         "",
         *table(columns, rows),
     ]
@@ -97,6 +101,16 @@ def lines(result: Mapping[str, Any]) -> list[str]:
             f"- {verdict['expected']}: **{verdict['verdict']}** ({verdict['lead']:+.4g}{interval})",
         ]
     return told
+
+
+def _of_them(equal: Mapping[str, Any], found: Found) -> str:
+    """What so many places are, and how many of them held tokens where that was measured."""
+    if equal.get("tokens") is None:
+        return ""
+    arms = [arm for arm in found if has_figure(found, arm, TOKENS)]
+    numbers = [number for arm in arms for number in figure(found, arm, TOKENS)]
+    ends = dict.fromkeys(f"{end(numbers):,.0f}" for end in (min, max)) if numbers else ()
+    return ", padding included" + (f" ({' to '.join(ends)} tokens)" if ends else "")
 
 
 def _over(seeds: int) -> str:

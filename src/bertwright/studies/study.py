@@ -36,7 +36,8 @@ class Arm(Settings):
 
 
 class Equal(Settings):
-    """What every arm gets: so many steps, tokens, floating-point operations, or so much time."""
+    """What every arm gets: so many steps, floating-point operations, or so much time; or so many
+    ``tokens``, as those of ``batch_tokens``: places of rows, padding included."""
 
     steps: int | None = Field(default=None, ge=1)
     tokens: float | None = Field(default=None, gt=0)
@@ -76,6 +77,7 @@ class Equal(Settings):
         if self.time is not None:
             return f"{self.time} of training"
         [(name, amount)] = self.model_dump(exclude_none=True).items()
+        name = "places" if name == "tokens" else name
         return f"{amount:,} {name}" if isinstance(amount, int) else f"{amount:.3g} {name}"
 
 

@@ -82,8 +82,8 @@ class RecipeBatches:
         return StepBatch(batches, counts, num_rows, sum(b.num_tokens for b in batches), hidden)
 
     def num_rows(self, place: Place) -> int:
-        """Rows of all processes in a step: the tokens that the recipe asks for, in whole rows, as
-        many in every direction."""
+        """Rows of all processes in a step: the places that the recipe asks for, padding included,
+        in whole rows, as many in every direction."""
         schedule = self._recipe.batch_tokens
         lowest, highest = schedule.extremes()
         step = (highest - lowest) / (BATCH_STAGES - 1)

@@ -156,21 +156,22 @@ def unseen_pieces(counts: NDArray[np.int64], excluded: NDArray[np.bool_]) -> Fin
 
 
 def enough_text(num_pieces: int, recipe: Recipe) -> Finding:
-    """How often the recipe reads the text: more than 40 times (as BERT) gains little."""
-    tokens = sum(recipe.tokens_of(phase) for phase in range(len(recipe.phases)))
-    epochs = tokens / max(num_pieces, 1)
+    """How often the recipe reads the text, were its rows full: more than 40 times (as BERT) gains
+    little."""
+    places = sum(recipe.tokens_of(phase) for phase in range(len(recipe.phases)))
+    epochs = places / max(num_pieces, 1)
     verdict = graded(epochs, note=40, warning=400)
     times = f"{epochs:,.0f}" if epochs >= 10 else f"{epochs:.1f}"
     fewer = max(1, int(recipe.steps * 40 / epochs)) if epochs else recipe.steps
     return Finding(
         "data.epochs",
         verdict,
-        f"{recipe.steps:,} steps read {tokens:,.0f} tokens: the {num_pieces:,} training pieces "
-        f"{times} times",
+        f"{recipe.steps:,} steps read {places:,.0f} places: in full rows the {num_pieces:,} "
+        f"training pieces {times} times",
         ""
         if verdict == "ok"
         else f"gather more text, or set steps={fewer} (40 epochs) or give a --budget",
-        {"tokens": tokens, "epochs": epochs},
+        {"places": places, "epochs": epochs},
     )
 
 
