@@ -1,10 +1,14 @@
 """Calibration: a temperature undoes what was overstated, and changes no answer."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from bertwright.tasks.answers import Answer
 from bertwright.tasks.calibration import (
+    Decision,
     Evidence,
     calibrate,
     calibration_error,
@@ -20,26 +24,32 @@ def honest(number: int, seed: int = 0) -> Evidence:
     outputs = generator.normal(0, 2, (number, 3))
     chances = np.exp(outputs) / np.exp(outputs).sum(1, keepdims=True)
     right = [int(generator.choice(3, p=row)) for row in chances]
-    return Evidence(outputs, np.array(right))
+    return single(outputs, right)
+
+
+def single(outputs: np.ndarray, right: Sequence[int]) -> Evidence:
+    """A decision of each example, by one output."""
+    rows = enumerate(zip(outputs, right, strict=True))
+    return Evidence.of(Decision(number, wanted, own[None]) for number, (own, wanted) in rows)
 
 
 @pytest.mark.parametrize("overstated", [0.4, 1.0, 3.0])
 def test_the_temperature_is_by_how_much_outputs_are_overstated(overstated: float) -> None:
     evidence = honest(20_000)
-    loud = Evidence(evidence.outputs * overstated, evidence.right)
+    loud = replace(evidence, outputs=evidence.outputs * overstated)
     assert fitted_temperature(loud) == pytest.approx(overstated, rel=0.05)
 
 
 def test_what_is_mended_was_wrong_before() -> None:
     evidence = honest(5_000)
-    found = calibrate(Evidence(evidence.outputs * 4, evidence.right))
+    found = calibrate(replace(evidence, outputs=evidence.outputs * 4))
     assert found.error_before > 0.1
     assert found.error < 0.03
     assert calibration_error(evidence, 1.0) < 0.03
 
 
 def test_one_decision_has_no_second_half() -> None:
-    found = calibrate(Evidence(np.array([[2.0, 0.0]]), np.array([0])))
+    found = calibrate(single(np.array([[2.0, 0.0]]), [0]))
     assert found.error == found.error_before
 
 
@@ -74,3 +84,28 @@ def test_what_is_answered_does_not_depend_on_the_temperature(kind: str, temperat
     )
     assert [said.answer for said in plain] == [said.answer for said in tempered]
     assert [said.probabilities for said in plain] != [said.probabilities for said in tempered]
+
+
+@pytest.mark.parametrize("kind", ["class", "labels"])
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+def test_what_is_judged_of_windows_is_what_is_said_of_the_text(
+    kind: str, temperature: float
+) -> None:
+    labels, number = ("a", "b", "c"), 200
+    generator = np.random.default_rng(0)
+    own = [labels[place] for place in generator.integers(3, size=number)]
+    examples = [Example("x", label=label if kind == "class" else (label,)) for label in own]
+    rows = [TaskRow([], n) for n in range(number) for _ in range(int(generator.integers(1, 5)))]
+    outputs = [generator.normal(0, 3, (1, 3)).astype(np.float32) for _ in rows]
+    answering = Answer.choose({"kind": kind}).build(labels, temperature)
+    said = answering.predictions(rows, outputs, examples)
+    chances = np.array([list(each.probabilities.values()) for each in said], np.float64)
+    evidence = answering.evidence(rows, outputs, examples)
+    found = evidence.chances(temperature)
+    expected = chances if kind == "class" else np.stack([1 - chances, chances], 2).reshape(-1, 2)
+    assert np.allclose(found, expected, atol=1e-5)
+    right = found[np.arange(len(found)), evidence.right]
+    assert np.allclose(np.exp(evidence.log_chances(temperature)), right)
+    halves = [set(half.examples) for half in evidence.halves()]
+    assert not halves[0] & halves[1]
+    assert len(halves[0]) == len(halves[1])

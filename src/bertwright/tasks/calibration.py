@@ -5,9 +5,9 @@ divided, repairs most of what fine-tuning does to that (Guo et al. 2017). It cha
 is said is decided without it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +18,66 @@ LEAST, MOST = 0.05, 20.0
 """Between which temperatures are looked for."""
 
 
+class Decision(NamedTuple):
+    """Between K answers, of which one was ``right``, by outputs (R, K) whose probabilities are
+    averaged: those of the windows of a text, or a single one."""
+
+    example: int
+    right: int
+    outputs: NDArray[np.floating]
+
+
 @dataclass(frozen=True)
 class Evidence:
-    """Outputs for several decisions, (N, K), and which of them was right, (N,)."""
+    """Decisions between K answers.
+
+    Attributes:
+        outputs: (R, K), those of a decision one after the other.
+        right: (N,), which answer of each was right.
+        sizes: (N,), how many outputs each has.
+        examples: (N,), the index of the example of each.
+    """
 
     outputs: NDArray[np.float64]
     right: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    examples: NDArray[np.int64]
 
-    def part(self, of: slice) -> "Evidence":
-        """Some of the decisions."""
-        return Evidence(self.outputs[of], self.right[of])
+    @staticmethod
+    def of(decisions: Iterable[Decision]) -> "Evidence":
+        """All of these, of K answers each."""
+        found = list(decisions)
+        outputs = [np.empty((0, 0))] if not found else [each.outputs for each in found]
+        return Evidence(
+            np.concatenate(outputs).astype(np.float64),
+            np.array([each.right for each in found], np.int64),
+            np.array([len(each.outputs) for each in found], np.int64),
+            np.array([each.example for each in found], np.int64),
+        )
+
+    def halves(self) -> tuple["Evidence", "Evidence"]:
+        """What every second example says, and what the others say."""
+        odd = np.unique(self.examples, return_inverse=True)[1] % 2 == 1
+        return self._part(~odd), self._part(odd)
+
+    def _part(self, of: NDArray[np.bool_]) -> "Evidence":
+        outputs = self.outputs[np.repeat(of, self.sizes)]
+        return Evidence(outputs, self.right[of], self.sizes[of], self.examples[of])
+
+    def chances(self, temperature: float) -> NDArray[np.float64]:
+        """(N, K), of every answer."""
+        chances = np.exp(_log_softmax(self.outputs / temperature))
+        return np.add.reduceat(chances, self._starts) / self.sizes[:, None]
+
+    def log_chances(self, temperature: float) -> NDArray[np.float64]:
+        """(N,), of the right answers."""
+        logs = _log_softmax(self.outputs / temperature)
+        logs = logs[np.arange(len(logs)), np.repeat(self.right, self.sizes)]
+        return np.logaddexp.reduceat(logs, self._starts) - np.log(self.sizes)
+
+    @property
+    def _starts(self) -> NDArray[np.int64]:
+        return np.cumsum(self.sizes) - self.sizes
 
     def __len__(self) -> int:
         return len(self.right)
@@ -37,8 +87,8 @@ class Evidence:
 class Calibration:
     """A temperature, and the expected calibration error without and with it.
 
-    The error with it is measured on decisions that its temperature was not fitted on: each half
-    with that of the other.
+    The error with it is measured on examples that its temperature was not fitted on: each half with
+    that of the other.
     """
 
     temperature: float
@@ -53,7 +103,7 @@ class Calibration:
 def calibrate(evidence: Evidence) -> Calibration:
     """The calibration of a model that was held against this evidence; the temperature is 1 where
     those of the halves help nobody, as with few decisions."""
-    halves = [evidence.part(slice(begin, None, 2)) for begin in (0, 1)]
+    halves = evidence.halves()
     errors = [
         calibration_error(mine, fitted_temperature(other)) * len(mine)
         for mine, other in (halves, halves[::-1])
@@ -72,8 +122,7 @@ def fitted_temperature(evidence: Evidence) -> float:
     from scipy.optimize import minimize_scalar  # a model loads without it
 
     def loss(log_temperature: float) -> float:
-        logs = _log_softmax(evidence.outputs / np.exp(log_temperature))
-        return -float(logs[np.arange(len(evidence)), evidence.right].mean())
+        return -float(evidence.log_chances(np.exp(log_temperature)).mean())
 
     bounds = (float(np.log(LEAST)), float(np.log(MOST)))
     found: Any = minimize_scalar(loss, bounds=bounds, method="bounded")
@@ -81,11 +130,11 @@ def fitted_temperature(evidence: Evidence) -> float:
 
 
 def calibration_error(evidence: Evidence, temperature: float) -> float:
-    """By how much the most probable answers are more or less often right than is said, in the mean
-    over bins of like probability."""
-    chances = np.exp(_log_softmax(evidence.outputs / temperature))
-    sure = chances.max(1)
-    right = (chances.argmax(1) == evidence.right).astype(np.float64)
+    """By how much the answers are more or less often right than is said, in the mean over bins of
+    like probability."""
+    said = evidence.chances(1.0).argmax(1)
+    sure = evidence.chances(temperature)[np.arange(len(said)), said]
+    right = (said == evidence.right).astype(np.float64)
     bins = np.minimum((sure * NUM_BINS).astype(np.int64), NUM_BINS - 1)
     total = 0.0
     for number in np.unique(bins):

@@ -19,7 +19,7 @@ from bertwright.tasks.answers.answer import (
     cross_entropy,
     softmax,
 )
-from bertwright.tasks.calibration import Evidence
+from bertwright.tasks.calibration import Decision, Evidence
 from bertwright.tasks.encoding import RowMaker, TaskRow
 from bertwright.tasks.formats.examples import Example, Examples, Options
 
@@ -88,5 +88,7 @@ class OptionAnswering(Answering):
         said = np.full((len(items), max(map(len, items), default=1)), -np.inf)
         for number, parts in enumerate(items):
             said[number, : len(parts)] = [output[0, 0] for _, output in parts]
-        right = [cast(Options, example).label for example in examples]
-        return Evidence(said, np.array(right, np.int64))
+        right = [cast(int, cast(Options, example).label) for example in examples]
+        return Evidence.of(
+            Decision(number, right[number], own[None]) for number, own in enumerate(said)
+        )

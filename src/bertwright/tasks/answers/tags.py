@@ -19,7 +19,7 @@ from bertwright.tasks.answers.answer import (
     cross_entropy,
     softmax,
 )
-from bertwright.tasks.calibration import Evidence
+from bertwright.tasks.calibration import Decision, Evidence
 from bertwright.tasks.encoding import TaskRow
 from bertwright.tasks.formats.examples import Examples, TaggedWords
 from bertwright.tasks.spans import span_f1
@@ -90,16 +90,13 @@ class TagAnswering(Answering):
         self, rows: Sequence[TaskRow], outputs: Sequence[Floats], examples: Examples
     ) -> Evidence:
         index = {label: number for number, label in enumerate(self.labels)}
-        said: list[Floats] = []
-        right: list[int] = []
+        found: list[Decision] = []
         for row, output in zip(rows, outputs, strict=True):
             tags = cast(TaggedWords, examples[row.example]).tags or ()
             for tag, of_word in zip(tags[row.first_word :], output, strict=False):
                 if tag in index:
-                    said.append(of_word)
-                    right.append(index[tag])
-        outputs_of_words = np.array(said, np.float64).reshape(-1, len(self.labels))
-        return Evidence(outputs_of_words, np.array(right, np.int64))
+                    found.append(Decision(row.example, index[tag], of_word[None]))
+        return Evidence.of(found)
 
     def _prediction(self, parts: Sequence[Floats]) -> Prediction:
         tags: list[str] = []

@@ -31,7 +31,7 @@ from bertwright.tasks.answers.answer import (
     softmax,
     whether,
 )
-from bertwright.tasks.calibration import Evidence
+from bertwright.tasks.calibration import Decision, Evidence
 from bertwright.tasks.encoding import RowMaker, TaskRow
 from bertwright.tasks.formats.examples import Example, Examples
 
@@ -193,14 +193,10 @@ class ClassAnswering(_InWindows):
         self, rows: Sequence[TaskRow], outputs: Sequence[Floats], examples: Examples
     ) -> Evidence:
         index = {label: number for number, label in enumerate(self.labels)}
-        known = [
-            (output[0], index[right])
-            for row, output in zip(rows, outputs, strict=True)
-            if (right := str(cast(Example, examples[row.example]).label)) in index
-        ]
-        return Evidence(
-            np.array([output for output, _ in known], np.float64).reshape(-1, len(self.labels)),
-            np.array([right for _, right in known], np.int64),
+        return Evidence.of(
+            Decision(number, index[right], np.concatenate([output for _, output in windows]))
+            for number, windows in enumerate(by_example(rows, outputs, len(examples)))
+            if (right := str(cast(Example, examples[number]).label)) in index
         )
 
     def _prediction(self, deciding: Floats, chances: Floats) -> Prediction:
@@ -259,13 +255,14 @@ class LabelsAnswering(_InWindows):
         self, rows: Sequence[TaskRow], outputs: Sequence[Floats], examples: Examples
     ) -> Evidence:
         """Every label is a decision of its own: to say it or not."""
-        said = np.concatenate([*outputs, np.empty((0, len(self.labels)))]).ravel()
-        right = [
-            t for row in rows for t in self.targets([row], cast(Example, examples[row.example]))
-        ]
-        return Evidence(
-            np.stack([np.zeros(len(said)), said], 1).astype(np.float64), np.array(right, np.int64)
-        )
+        found: list[Decision] = []
+        for number, windows in enumerate(by_example(rows, outputs, len(examples))):
+            right = self.targets((), cast(Example, examples[number]))
+            said = np.concatenate([output for _, output in windows])
+            for yes, target in zip(said.T, right, strict=True):
+                both = np.stack([np.zeros_like(yes), yes], 1)
+                found.append(Decision(number, int(target), both))
+        return Evidence.of(found)
 
     def _prediction(self, deciding: Floats, chances: Floats) -> Prediction:
         named = dict(zip(self.labels, chances.tolist(), strict=True))
