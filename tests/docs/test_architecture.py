@@ -30,6 +30,7 @@ from bertwright.objectives import Objective
 from bertwright.objectives.output import OutputChoice
 from bertwright.optimisers.optimiser import Optimiser
 from bertwright.recipes import Recipe
+from bertwright.schedules import Schedule
 from bertwright.tasks.adaptation import Adaptation
 from bertwright.tasks.answers import Answer
 from bertwright.tasks.catalogue import TASKS
@@ -60,6 +61,7 @@ AXES: dict[str, type[Choice]] = {
     "selection": Selection,
     "corruption": Corruption,
     "optimiser": Optimiser,
+    "schedule": Schedule,
     "reader": Reader,
     "answer": Answer,
     "head": HeadChoice,
