@@ -12,9 +12,11 @@ from bertwright.analysis.behaviour.agreement import PARADIGMS, PLURAL, drawn
 from bertwright.analysis.behaviour.cloze import Words, log_probabilities_in
 from bertwright.analysis.behaviour.facts import RELATIONS
 from bertwright.analysis.behaviour.negation import KINDS, items
-from bertwright.analysis.findings import Found
+from bertwright.analysis.findings import Found, Stored
 from bertwright.analysis.planted.models import WORDS, small_subject
 from bertwright.analysis.subject import Subject
+from bertwright.analysis.texts import read_texts
+from bertwright.tasks.formats.examples import Example
 
 
 def case(system: str = "bert") -> Case:
@@ -151,3 +153,18 @@ def test_reports_of_a_small_model() -> None:
     assert Analysis.choose("negation").run(own).arrays["leads"].shape == (2, 24)
     found = Analysis.choose({"kind": "agreement", "pairs": 5}).run(own)
     assert len(found.findings) == len(PARADIGMS) + 1
+
+
+@pytest.mark.parametrize("end", ["", " .", " , ."])
+def test_nothing_is_told_of_pairs_by_marks_or_by_weights_as_they_are_drawn(end: str) -> None:
+    generator, subject = np.random.default_rng(0), small_subject()
+    texts = [" ".join(generator.choice(WORDS[:-2], 10)) for _ in range(24)]
+    analysis = Analysis.choose("pair-questions")
+
+    def found(end: str) -> Stored:
+        case = Case(subject, read_texts(subject, [Example(text + end) for text in texts]))
+        own = analysis.run(case)
+        return Stored({}, [each.as_dict() for each in own.findings], own.arrays)
+
+    np.testing.assert_equal(found(end).arrays, found("").arrays)
+    assert {own.verdict for own in analysis.conclusions(found(end))[:2]} == {"not seen"}
