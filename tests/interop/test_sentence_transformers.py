@@ -1,5 +1,6 @@
 """An encoder as sentence-transformers reads it: the same vectors."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,13 +10,19 @@ from typer.testing import CliRunner
 from bertwright.bench.embedding import checkpoint_folder
 from bertwright.cli.application import app
 from bertwright.errors import UserError
+from bertwright.interop.huggingface.sentence_vectors import read_sentence_vectors
 from bertwright.interop.loading import load
 from bertwright.interop.sentence_transformers import TEXTS, export_sentence_transformers
+from bertwright.model import Model
+from bertwright.model.text_model import Pooling, TextModel
 from bertwright.tasks.answers import ClosenessAnswer
 from bertwright.tasks.catalogue import table_task
 from bertwright.tasks.finetuning import finetune
 from bertwright.tasks.formats.tables import Columns
-from small_tasks import classes, similar
+from bertwright.text.tokenizers import WordPieceChoice
+from bertwright.text.vocabularies import train_tokenizer
+from recipes_at_toy_size import toy
+from small_tasks import ENGLISH, classes, similar
 
 SETTINGS = {"epochs": 1, "compile": False, "precision": "float32"}
 
@@ -36,6 +43,88 @@ def test_a_model_of_closeness_gives_the_same_vectors(tmp_path: Path, read: str) 
     theirs = SentenceTransformer(str(tmp_path / "export"), device="cpu").encode(list(TEXTS))
     ours = tuned.embed(TEXTS, "mean" if read == "mean" else "cls")
     assert np.abs(theirs - ours).max() < 1e-5
+
+
+@pytest.fixture(scope="module")
+def encoder() -> TextModel:
+    """An encoder whose vectors differ from pooling to pooling."""
+    tokenizer = train_tokenizer([ENGLISH], WordPieceChoice(size=160))
+    recipe = toy("bert", "encoder.initialisation={kind: width-aware}")
+    return TextModel(Model.build(recipe, tokenizer.size, tokenizer), tokenizer, "float32")
+
+
+@pytest.mark.parametrize(("pooling", "longest"), [("mean", None), ("mean", 9), ("cls", 9)])
+def test_vectors_are_the_same_whoever_writes_and_reads_them(
+    tmp_path: Path, encoder: TextModel, pooling: Pooling, longest: int | None
+) -> None:
+    model = TextModel(encoder.model, encoder.tokenizer, "float32", pooling, longest)
+    vectors = model.embed(TEXTS)
+    for number in range(2):
+        folder = tmp_path / str(number)
+        export_sentence_transformers(model, folder, verify=True)
+        model = load(folder, "float32")
+        assert np.abs(model.embed(TEXTS) - vectors).max() < 1e-5
+    ends = encoder.rows(TEXTS)
+    assert [len(row) for row in model.rows(TEXTS)] == [min(len(r), longest or 512) for r in ends]
+
+
+POOLED = {
+    "mean": {},
+    "cls": {"pooling_mode": "cls"},
+    "pools by lasttoken": {"pooling_mode": "lasttoken"},
+    "pools by pooling_mode_max_tokens": {"pooling_mode_max_tokens": True},
+    "pools by cls and mean": {"pooling_mode": ["cls", "mean"]},
+}
+
+
+@pytest.mark.parametrize("said", POOLED)
+def test_what_vectors_are_made_of_is_read_or_refused(
+    tmp_path: Path, encoder: TextModel, said: str
+) -> None:
+    export_sentence_transformers(encoder, tmp_path / "own")
+    (tmp_path / "own" / "1_Pooling" / "config.json").write_text(json.dumps(POOLED[said]))
+    if said in ("mean", "cls"):
+        assert load(tmp_path / "own").pooling == said
+        return
+    with pytest.raises(UserError, match=said):
+        load(tmp_path / "own")
+
+
+def test_modules_that_change_vectors_are_refused_and_the_encoder_can_be_read(
+    tmp_path: Path, encoder: TextModel
+) -> None:
+    export_sentence_transformers(encoder, tmp_path / "own")
+    file = tmp_path / "own" / "modules.json"
+    modules = json.loads(file.read_text())
+    for name in ("Normalize", "Dense"):
+        modules.append({"path": f"2_{name}", "type": f"sentence_transformers.models.{name}"})
+        file.write_text(json.dumps(modules))
+        if name == "Normalize":
+            load(tmp_path / "own")
+            continue
+        with pytest.raises(UserError, match=r"has the module Dense.*without its modules.json"):
+            load(tmp_path / "own")
+    file.unlink()
+    load(tmp_path / "own")
+
+
+LENGTHS = [
+    ({"max_seq_length": 9}, {}, {}, 9),
+    ({"max_seq_length": 9}, {"model_max_length": 7}, {}, 9),
+    ({}, {"model_max_length": 7}, {}, 7),
+    ({}, {"model_max_length": 10**30}, {"max_position_embeddings": 8}, 8),
+    ({}, {}, {"max_position_embeddings": -1}, None),
+]
+
+
+@pytest.mark.parametrize(("own", "tokenizer", "stock", "longest"), LENGTHS)
+def test_the_longest_row_is_the_one_that_sentence_transformers_takes(
+    tmp_path: Path, own: dict, tokenizer: dict, stock: dict, longest: int | None
+) -> None:
+    files = {"modules.json": [], "sentence_bert_config.json": own}
+    for name, content in {**files, "tokenizer_config.json": tokenizer}.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    assert read_sentence_vectors(tmp_path, stock).longest == longest
 
 
 def test_the_command_line_writes_the_same(tmp_path: Path) -> None:

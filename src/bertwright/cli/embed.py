@@ -31,8 +31,11 @@ def embed(
         typer.Option("-o", "--output", help="Write a NumPy file (N, D) instead of JSON lines."),
     ] = None,
     pooling: Annotated[
-        Literal["mean", "cls"], typer.Option(help="Mean over the pieces, or the first.")
-    ] = "mean",
+        Literal["mean", "cls"] | None,
+        typer.Option(
+            help="Mean over the pieces, or the first: the mean unless the folder says otherwise."
+        ),
+    ] = None,
     layers: Annotated[
         str,
         typer.Option(

@@ -12,6 +12,7 @@ from bertwright.compression.quantisation import unrounded
 from bertwright.errors import MissingExtra, UserError
 from bertwright.files import atomic_folder
 from bertwright.interop.huggingface import export_folder
+from bertwright.interop.huggingface.sentence_vectors import LENGTH, MODULES
 from bertwright.interop.huggingface.writing import Export
 from bertwright.model.text_model import Pooling, TextModel
 from bertwright.tasks.fine_tuned import FineTuned
@@ -36,28 +37,28 @@ def export_sentence_transformers(
 ) -> Export:
     """Write a folder for sentence-transformers; its vectors are those of ``embed``.
 
-    An encoder that was fine-tuned for closeness is pooled as it was trained, any other by its mean.
-    ``verify`` loads what was written and compares; a folder that differs is not kept.
+    An encoder that was fine-tuned for closeness is pooled as it was trained, any other as ``embed``
+    does it. ``verify`` loads what was written and compares; a folder that differs is not kept.
 
     Errors: UserError where no stock class computes the recipe, or the pooling; MissingExtra where
     ``verify`` finds no sentence-transformers.
     """
     pooling, model = _pooling(model), unrounded(model)
-    bare = TextModel(model.model, model.tokenizer, "float32")
+    bare = TextModel(model.model, model.tokenizer, "float32", pooling, model.longest)
     with atomic_folder(folder) as temporary:
         within = temporary / "stock"
         written = export_folder(bare.model, bare.tokenizer, within, family_name=family_name)
         for file in within.iterdir():
             shutil.move(file, temporary / file.name)
         within.rmdir()
-        _write(temporary, bare, pooling)
-        difference = _difference(temporary, bare, pooling) if verify else None
+        _write(temporary, bare)
+        difference = _difference(temporary, bare) if verify else None
     return Export(written.architecture, difference, written.left_behind)
 
 
 def _pooling(model: TextModel) -> Pooling:
     if not isinstance(model, FineTuned):
-        return "mean"
+        return model.pooling
     if model.task.answer.name != "closeness":
         raise UserError(
             f"a model for {model.task.name} gives no vectors: export it to huggingface, or "
@@ -72,7 +73,7 @@ def _pooling(model: TextModel) -> Pooling:
     return _POOLINGS[choice.read]
 
 
-def _write(folder: Path, model: TextModel, pooling: Pooling) -> None:
+def _write(folder: Path, model: TextModel) -> None:
     width = model.model.recipe.encoder.width
     modules = [
         {"idx": 0, "name": "0", "path": "", "type": f"{_STOCK}.Transformer"},
@@ -80,18 +81,14 @@ def _write(folder: Path, model: TextModel, pooling: Pooling) -> None:
     ]
     pooled = {
         "word_embedding_dimension": width,
-        "pooling_mode_cls_token": pooling == "cls",
-        "pooling_mode_mean_tokens": pooling == "mean",
+        "pooling_mode_cls_token": model.pooling == "cls",
+        "pooling_mode_mean_tokens": model.pooling == "mean",
         "pooling_mode_max_tokens": False,
         "pooling_mode_mean_sqrt_len_tokens": False,
     }
-    longest = model.model.encoder.longest
-    _write_json(folder / "modules.json", modules)
+    _write_json(folder / MODULES, modules)
     _write_json(folder / "1_Pooling" / "config.json", pooled)
-    _write_json(
-        folder / "sentence_bert_config.json",
-        {"max_seq_length": longest or 512, "do_lower_case": False},
-    )
+    _write_json(folder / LENGTH, {"max_seq_length": model.longest or 512, "do_lower_case": False})
 
 
 def _write_json(file: Path, content: Any) -> None:
@@ -99,7 +96,7 @@ def _write_json(file: Path, content: Any) -> None:
     file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
-def _difference(folder: Path, model: TextModel, pooling: Pooling) -> float:
+def _difference(folder: Path, model: TextModel) -> float:
     """The greatest difference of a number of a vector; UserError where it is no rounding."""
     try:
         from sentence_transformers import SentenceTransformer
@@ -107,7 +104,7 @@ def _difference(folder: Path, model: TextModel, pooling: Pooling) -> float:
         raise MissingExtra("sentence-transformers", "sentence-transformers") from error
     stock: Any = SentenceTransformer(str(folder), device="cpu")
     theirs = stock.encode(list(TEXTS), convert_to_numpy=True)
-    ours = model.embed(TEXTS, pooling)
+    ours = model.embed(TEXTS)
     difference = float(np.abs(theirs - ours).max())
     if not difference <= TOLERANCE * max(1.0, float(np.abs(ours).max())):
         raise UserError(

@@ -51,11 +51,18 @@ class TextModel:
     ``precision`` None takes bfloat16 where the device multiplies it natively, else float32. In
     ``int8`` the matrices of the encoder are of 8 bits, and so is what they are multiplied with, all
     else is as it usually is: for processors that multiply 8 bits faster, beside a card too. Errors:
-    UserError for another precision, and for int8 elsewhere.
+    UserError for another precision, and for int8 elsewhere. ``pooling`` is that of :meth:`embed`
+    where none is asked for, ``longest`` the longest row of a text where that is less than the
+    encoder takes.
     """
 
     def __init__(
-        self, model: Model, tokenizer: Tokenizer, precision: ReadingPrecision | None = None
+        self,
+        model: Model,
+        tokenizer: Tokenizer,
+        precision: ReadingPrecision | None = None,
+        pooling: Pooling = "mean",
+        longest: int | None = None,
     ) -> None:
         if precision not in (None, *get_args(ReadingPrecision)):
             known = ", ".join(get_args(ReadingPrecision))
@@ -63,6 +70,8 @@ class TextModel:
         self.device = torch.device("cpu") if precision == "int8" else usual_device()
         self.model = model.to(self.device).eval()
         self.tokenizer = tokenizer
+        self.pooling: Pooling = pooling
+        self._longest = longest
         self.precision: ReadingPrecision = precision or usual_precision(self.device)
         if self.precision == "int8" and not eight_bits_are_fast():
             raise UserError(
@@ -99,7 +108,7 @@ class TextModel:
     def embed(
         self,
         texts: str | Sequence[str],
-        pooling: Pooling = "mean",
+        pooling: Pooling | None = None,
         normalise: bool = False,
         layers: str = "last",
         mix: Mix = "concat",
@@ -107,13 +116,14 @@ class TextModel:
     ) -> Vectors:
         """One vector per text, (N, D) float32.
 
-        ``pooling`` is the ``mean`` over the pieces or ``cls``, the first piece. ``layers`` names
+        ``pooling`` is the ``mean`` over the pieces or ``cls``, the first piece; None takes the
+        mean, or what a folder of sentence-transformers says. ``layers`` names
         those that are read: ``last``, a number (0 is the embeddings), ``5-8``, ``2,4``, ``last-4``
         or ``all``; where there are several, ``mix`` puts them side by side (``concat``), or takes
         their ``sum`` or their ``mean``. ``language`` as in :meth:`encode`.
         """
         rows = self.rows(_several(texts))
-        return self.embed_rows(rows, pooling, normalise, layers, mix, language)
+        return self.embed_rows(rows, pooling or self.pooling, normalise, layers, mix, language)
 
     def embed_rows(
         self,
@@ -283,6 +293,12 @@ class TextModel:
         return any(isinstance(objective, Causal) for objective in last_asked(self.model))
 
     @property
+    def longest(self) -> int | None:
+        """Pieces of the longest row that a text is read in; None for any."""
+        limits = (self._longest, self.model.encoder.longest)
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    @property
     def names_pieces(self) -> bool:
         """Whether pieces are named from the states of the encoder: there is an output, and it is
         not the decoder's alone."""
@@ -327,8 +343,7 @@ class TextModel:
 
     def rows(self, texts: Sequence[str]) -> list[list[int]]:
         """As :meth:`pieces`, with special ones, cut to the longest row."""
-        longest = self.model.encoder.longest
-        return [single(ids, self.tokenizer.specials, longest) for ids in self.pieces(texts)]
+        return [single(ids, self.tokenizer.specials, self.longest) for ids in self.pieces(texts)]
 
     def _require_items(self, text: str) -> None:
         """UserError for an item that is not known; a text is never unknown."""

@@ -92,15 +92,15 @@ class Served:
     def longest(self) -> int | None:
         """Pieces of a text that its vector is made of; None for all."""
         near = _near(self.model)
-        return self.model.model.encoder.longest if near is None else near.maker.length
+        return self.model.longest if near is None else near.maker.length
 
     def vectors(self, rows: Sequence[list[int]]) -> list[Vectors]:
         """The vector (D,) of every row: what a model was trained to bring texts together by, else
-        the mean of its states."""
+        what ``embed`` makes of it."""
         near = _near(self.model)
         with self._company.together():
             if near is None:
-                return list(self.model.embed_rows(rows))
+                return list(self.model.embed_rows(rows, self.model.pooling))
             return [said[0] for said in near.outputs(_alone(rows, near.maker.segmented))]
 
     def outputs(self, rows: Sequence[TaskRow]) -> list[Floats]:
@@ -132,8 +132,9 @@ def _threads(model: TextModel) -> tuple[int, Callable[[], None]]:
 
 def _near(model: TextModel) -> FineTuned | None:
     """A model that was trained to bring texts together; None of any other."""
-    own = isinstance(model, FineTuned) and isinstance(model.task.answer, ClosenessAnswer)
-    return model if own else None
+    if isinstance(model, FineTuned) and isinstance(model.task.answer, ClosenessAnswer):
+        return model
+    return None
 
 
 def _alone(rows: Sequence[list[int]], segmented: bool) -> list[TaskRow]:

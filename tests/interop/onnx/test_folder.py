@@ -23,7 +23,7 @@ from bertwright.interop.onnx.reading import OnnxModel, load_onnx
 from bertwright.interop.onnx.writing import export_onnx
 from bertwright.interop.sentence_transformers import export_sentence_transformers
 from bertwright.model import Model
-from bertwright.model.text_model import TextModel
+from bertwright.model.text_model import Pooling, TextModel
 from bertwright.tasks.catalogue import table_task
 from bertwright.tasks.formats.tables import Columns
 from bertwright.text.tokenizers import WordPieceChoice
@@ -39,10 +39,11 @@ SOME = ["The red bird", "", TEXTS[0], " ".join(TEXTS), "The old tree is new"]
 @pytest.fixture(scope="module")
 def model() -> TextModel:
     """Wide enough that its weights are most of its graph, and of one block, as it is a folder that
-    is asked for."""
+    is asked for; its vectors are not those of any encoder."""
     tokenizer = bw.train_tokenizer([ENGLISH], WordPieceChoice(size=160))
     recipe = toy("bert", "encoder.width=128", "encoder.depth.layers=1", "encoder.positions.size=48")
-    return TextModel(shaken(Model.build(recipe, tokenizer.size), 0.05), tokenizer, "float32")
+    net = shaken(Model.build(recipe, tokenizer.size), 0.05)
+    return TextModel(net, tokenizer, "float32", "cls", 40)
 
 
 @pytest.fixture(scope="module")
@@ -58,10 +59,10 @@ def exported(model: TextModel, source: Path) -> Path:
     return source.parent / "exported"
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize("pooling", [None, "mean", "cls"])
 @pytest.mark.parametrize("normalise", [True, False])
 def test_vectors_are_those_of_the_model(
-    model: TextModel, exported: Path, pooling: str, normalise: bool
+    model: TextModel, exported: Path, pooling: Pooling | None, normalise: bool
 ) -> None:
     opened = bw.load(exported, "float32", threads=1)
     ours, theirs = (each.embed(SOME, pooling, normalise) for each in (model, opened))

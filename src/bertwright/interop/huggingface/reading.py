@@ -21,6 +21,7 @@ from bertwright.interop.huggingface.purposes import (
     WORDS,
 )
 from bertwright.interop.huggingface.renaming import Tensors, to_ours
+from bertwright.interop.huggingface.sentence_vectors import read_sentence_vectors
 from bertwright.interop.huggingface.tokenizer_files import read_tokenizer
 from bertwright.interop.huggingface.weights import read_weights, settled
 from bertwright.model import Model
@@ -69,14 +70,15 @@ class Found:
 
 def load(folder: Path, precision: ReadingPrecision | None = None) -> TextModel:
     """A folder of a stock class that is known, ready to use; a :class:`FineTuned` where it
-    is one for classes, numbers or tags.
+    is one for classes, numbers or tags. One of sentence-transformers makes vectors as it says.
 
-    Errors: as :func:`import_folder`.
+    Errors: as :func:`import_folder`, and for vectors that ``embed`` does not make.
     """
     found = read_folder(folder)
     if found.purpose in found.family.classifiers:
         return _fine_tuned(found, precision)
-    return TextModel(_model(found), found.tokenizer, precision)
+    own = read_sentence_vectors(folder, found.config)
+    return TextModel(_model(found), found.tokenizer, precision, own.pooling, own.longest)
 
 
 def import_folder(folder: Path) -> tuple[Model, Tokenizer]:

@@ -1,0 +1,81 @@
+"""How a folder of sentence-transformers makes the vector of a text: by what stands beside the files
+of the stock class."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertwright.errors import UserError
+from bertwright.interop.huggingface.tokenizer_files import CONFIG
+from bertwright.model.text_model import Pooling
+
+MODULES, LENGTH = "modules.json", "sentence_bert_config.json"
+
+READ = ("Transformer", "Pooling", "Normalize")
+"""Modules that change no vector otherwise than ``embed`` can."""
+
+POOLINGS: dict[str, Pooling] = {"mean": "mean", "cls": "cls"}
+OLD_POOLINGS = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
+"""What sentence-transformers calls the poolings: as one word since version 6, before as one key for
+each."""
+
+NO_LIMIT = int(1e30)
+"""How stock tokenizers write that a row may have any length."""
+
+
+@dataclass(frozen=True)
+class SentenceVectors:
+    """The pooling, and the longest row, None where none is stated."""
+
+    pooling: Pooling = "mean"
+    longest: int | None = None
+
+
+def read_sentence_vectors(folder: Path, config: Mapping[str, Any]) -> SentenceVectors:
+    """What a folder says, ``config`` being that of its stock class; the mean where it is none of
+    sentence-transformers. Vectors are scaled where that is asked, whatever it says of that.
+
+    Errors: UserError for vectors that are made otherwise.
+    """
+    if not (folder / MODULES).is_file():
+        return SentenceVectors()
+    modules = {str(m["type"]).rpartition(".")[2]: m.get("path", "") for m in _read(folder, MODULES)}
+    if other := [kind for kind in modules if kind not in READ]:
+        raise _refused(folder, f"has the module {other[0]}")
+    pooled = _read(folder, f"{modules.get('Pooling', '')}/config.json".lstrip("/"))
+    return SentenceVectors(_pooling(folder, pooled), _longest(folder, config))
+
+
+def _pooling(folder: Path, pooled: Mapping[str, Any]) -> Pooling:
+    old = [key for key, on in pooled.items() if key.startswith("pooling_mode_") and on]
+    said = pooled.get("pooling_mode") or [OLD_POOLINGS.get(key, key) for key in old] or "mean"
+    names: list[str] = [said] if isinstance(said, str) else said
+    if len(names) != 1 or names[0] not in POOLINGS:
+        raise _refused(folder, f"pools by {' and '.join(names)}")
+    return POOLINGS[names[0]]
+
+
+def _longest(folder: Path, config: Mapping[str, Any]) -> int | None:
+    """What the folder states, else the least of what its tokenizer and its stock class do."""
+    stated = [_read(folder, LENGTH).get("max_seq_length")]
+    if stated == [None]:
+        positions = config.get("max_position_embeddings")
+        stated = [_read(folder, CONFIG).get("model_max_length"), positions]
+    return min((n for n in stated if n is not None and 0 < n < NO_LIMIT), default=None)
+
+
+def _read(folder: Path, name: str) -> Any:
+    file = folder / name
+    try:
+        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    except ValueError as error:
+        raise UserError(f"{file} is not JSON ({error}): copy it again") from error
+
+
+def _refused(folder: Path, what: str) -> UserError:
+    return UserError(
+        f"{folder} {what}, and vectors are made by mean or cls alone: without its {MODULES} the "
+        f"encoder is read as it is"
+    )
