@@ -28,6 +28,7 @@ from small_tasks import (
     classes,
     numbers,
     options,
+    pairs,
     partners,
     questions,
     several_labels,
@@ -353,6 +354,11 @@ def test_the_gap_is_that_of_the_template(wordpiece) -> None:
 def test_a_cloze_that_cannot_be_is_refused(pretrained, changes: Any, message: str) -> None:
     with pytest.raises((UserError, ValueError), match=message):
         learned(pretrained(), {**CLOZE, **changes}, classes(), epochs=0)
+
+
+def test_a_second_text_is_not_left_out_of_a_cloze(pretrained) -> None:
+    with pytest.raises(UserError, match=r"has a second text.* say there where \{pair\} stands"):
+        learned(pretrained(), CLOZE, pairs(), epochs=0)
 
 
 def test_a_cloze_needs_a_model_that_fills_gaps(pretrained) -> None:

@@ -18,7 +18,7 @@ from bertwright.text.preparation import prepare
 from bertwright.text.tokenizers import ByteBpeChoice, Tokenizer
 from bertwright.text.vocabularies import train_tokenizer
 from recipes_at_toy_size import shaken, toy
-from small_tasks import ENGLISH, classes
+from small_tasks import ENGLISH, classes, pairs
 
 EXAMPLES = classes()[:12]
 TEMPLATE = "{text} . it is {label} ."
@@ -137,6 +137,11 @@ def test_what_cannot_be_is_named(tokenizer: Tokenizer, settings: dict, message: 
     model = made(tokenizer, "gpt")
     with pytest.raises(UserError, match=message):
         prompt(model, EXAMPLES, **({"shots": 0} | settings))
+
+
+def test_a_second_text_is_not_left_out(tokenizer: Tokenizer) -> None:
+    with pytest.raises(UserError, match=r"template: \{pair\} needs a place"):
+        prompt(made(tokenizer, "gpt"), pairs()[:12], 0, template=TEMPLATE)
 
 
 def test_the_verb_prints_what_was_promised(tokenizer: Tokenizer, tmp_path: Path) -> None:

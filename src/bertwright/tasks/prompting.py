@@ -211,8 +211,10 @@ def _check(model: TextModel, told: Prompt, asked: Sequence[Example], labels: Seq
         raise UserError("every example needs its label, or nobody knows what is right")
     if unknown := sorted(set(told.words) - set(labels)):
         raise UserError(f"prompt: words: no example has the label {unknown[0]!r}")
-    if "{pair}" in told.template and any(example.second is None for example in asked):
-        raise UserError("prompt: template: {pair} needs a column of second texts")
+    paired = "{pair}" in told.template
+    if any((example.second is not None) != paired for example in asked):
+        wanted = "a column of second texts" if paired else "a place, or second texts are left out"
+        raise UserError(f"prompt: template: {{pair}} needs {wanted}")
     words = [told.words.get(label, label) for label in labels]
     if len(set(words)) < len(words) or "" in words:
         raise UserError(f"prompt: words: every label needs words of its own: {', '.join(words)}")

@@ -18,7 +18,7 @@ from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
 from bertwright.model.text_model import TextModel
 from bertwright.objectives.output import Output
-from bertwright.tasks.answers.answer import Reads
+from bertwright.tasks.answers.answer import Reads, told
 from bertwright.tasks.answers.texts import ClassAnswer, ClassAnswering
 from bertwright.tasks.encoding import RowMaker, TaskRow
 from bertwright.tasks.formats.examples import Example, Examples
@@ -128,6 +128,11 @@ class ClozeAnswering(ClassAnswering):
         template = cast(ClozeAnswer, self.choice).template
         if PAIR in template and example.second is None:
             raise UserError(f"answer.template holds {PAIR}, and there is no second text")
+        if PAIR not in template and example.second is not None:
+            raise UserError(
+                f"{told(example)} has a second text, which answer.template would leave out: say "
+                f"there where {PAIR} stands"
+            )
         texts: Mapping[str, str] = {TEXT: example.first, PAIR: example.second or ""}
         parts = [part for part in _PARTS.split(template) if part]
         ids: list[list[int]] = []
