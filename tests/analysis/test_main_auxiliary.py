@@ -35,3 +35,5 @@ def test_a_report_of_a_small_model() -> None:
     found = choice.run(case)
     assert {array.shape for array in found.arrays.values()} == {(3,)}
     assert (found.arrays["learned rule, sentences as those learned"] > 0.1).all()
+    (less,) = [f for f in found.findings if f.metric.endswith("less untrained")]
+    assert less.value == 0, "it is as it was drawn"

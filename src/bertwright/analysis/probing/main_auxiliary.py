@@ -30,6 +30,12 @@ AUXILIARIES = ("can", "could", "will", "would")
 ALONE = ("sleep", "sing", "walk", "swim", "smile", "wait")
 WITH_OBJECT = ("see", "help", "follow", "hear", "like", "find")
 
+Floats = NDArray[np.float64]
+
+BEHIND = "main auxiliary behind a clause"
+
+RISE = "upper half of layers less embeddings, behind a clause"
+
 ORDINAL = 3
 """The place of the word that is asked for by its place alone, from 0."""
 
@@ -38,7 +44,8 @@ class MainAuxiliary(Analysis):
     """A score of each word's state is learned such that the main auxiliary has the highest, from
     sentences in which it is the first one: "the dog near my cats can sleep". It is judged where
     another stands before it, in a clause about the subject: "the dog that will follow my cats can
-    sleep". Beside it a score for the fourth word is learned. The sentences are drawn from a grammar
+    sleep". Blocks as they are drawn tell something of it, too: what layers gain is held against
+    theirs. Beside it a score for the fourth word is learned. The sentences are drawn from a grammar
     of our own: ``learned`` of them, and ``judged`` of either kind."""
 
     kind: Literal["main-auxiliary"] = "main-auxiliary"
@@ -54,50 +61,30 @@ class MainAuxiliary(Analysis):
         generator = np.random.default_rng(key(case.seed, "main auxiliary"))
         kinds = (False,) * (self.learned + self.judged) + (True,) * self.judged
         sentences = [drawn(generator, behind_clause) for behind_clause in kinds]
-        texts = read_texts(case.subject, [TaggedWords(s.words, s.words) for s in sentences])
-        own = word_states(replace(case, texts=texts))
-        learned, plain, clause = np.split(
-            np.arange(len(sentences)), np.cumsum([self.learned, self.judged])
-        )
-        main = np.array([sentence.main for sentence in sentences])
-        other = np.array([sentence.other for sentence in sentences])
-        findings: list[Finding] = []
-        hits: dict[str, list[NDArray[np.float64]]] = {}
-        for layer in range(own.num_layers):
-            states, real = padded(own, layer, len(sentences))
-            states = states / states[learned][real[learned]].std(0).clamp(min=1e-6)
-            for_main, for_place = (
-                scorer(states[learned], real[learned], target)
-                for target in (main[learned], np.full(len(learned), ORDINAL))
-            )
-            said = [chosen(states, real, weights) for weights in (for_main, for_place)]
-            found = {
-                "learned rule, sentences as those learned": said[0][plain] == main[plain],
-                "main auxiliary behind a clause": said[0][clause] == main[clause],
-                "first auxiliary instead": said[0][clause] == other[clause],
-                "fourth word": said[1][plain] == ORDINAL,
-            }
-            for name, right in found.items():
-                hits.setdefault(name, []).append(right.astype(np.float64))
-                interval = of_ratio(hits[name][-1], seed=case.seed)
-                findings.append(Finding.over_texts(name, interval, layer, of_states=True))
-        behind, ones = np.array(hits["main auxiliary behind a clause"]), np.ones(self.judged)
-        upper = behind[(own.num_layers + 1) // 2 :].mean(0)
-        lead = of_difference((upper, ones), (behind[0], ones), seed=case.seed)
-        place = hits["fourth word"]
+        hits = self._hits(case, sentences)
+        findings = [
+            Finding.over_texts(name, of_ratio(of[layer], seed=case.seed), layer, of_states=True)
+            for layer in range(len(hits[BEHIND]))
+            for name, of in hits.items()
+        ]
+        untrained = replace(case, subject=case.subject.untrained(case.seed))
+        own, other = (_rise(of[BEHIND]) for of in (hits, self._hits(untrained, sentences)))
+        place, ones = hits["fourth word"], np.ones(self.judged)
+        more = of_difference((own, ones), (other, ones), seed=case.seed)
         lost = of_difference((place[0], ones), (place[-1], ones), seed=case.seed)
         findings += [
-            Finding.over_texts("upper half of layers less embeddings, behind a clause", lead),
+            Finding.over_texts(RISE, of_ratio(own, seed=case.seed)),
+            Finding.over_texts(f"{RISE}, less untrained", more),
             Finding.over_texts("fourth word, embeddings less last layer", lost),
         ]
-        return Found(findings, {name: np.array(of).mean(1) for name, of in hits.items()})
+        return Found(findings, {name: of.mean(1) for name, of in hits.items()})
 
     def conclusions(self, stored: Stored) -> list[Conclusion]:
         return [
             concluded(
-                "upper layers know the main auxiliary by the tree more than embeddings do",
+                "by training upper layers know the main auxiliary by its tree, more than embeddings",
                 "the rule of places in low layers of BERT, that of the tree in high ones",
-                stored.of_all("upper half of layers less embeddings, behind a clause"),
+                stored.of_all(f"{RISE}, less untrained"),
                 0.0,
                 "alike",
             ),
@@ -117,6 +104,40 @@ class MainAuxiliary(Analysis):
         axes.set_xlabel("layer, 0 before the blocks")
         axes.set_ylabel("share of sentences")
         axes.legend()
+
+    def _hits(self, case: Case, sentences: Sequence["Sentence"]) -> dict[str, Floats]:
+        """Of each layer and sentence that judges whether it is right, (layers + 1, N), by what is
+        asked."""
+        texts = read_texts(case.subject, [TaggedWords(s.words, s.words) for s in sentences])
+        own = word_states(replace(case, texts=texts))
+        learned, plain, clause = np.split(
+            np.arange(len(sentences)), np.cumsum([self.learned, self.judged])
+        )
+        main = np.array([sentence.main for sentence in sentences])
+        other = np.array([sentence.other for sentence in sentences])
+        hits: dict[str, list[NDArray[np.bool_]]] = {}
+        for layer in range(own.num_layers):
+            states, real = padded(own, layer, len(sentences))
+            states = states / states[learned][real[learned]].std(0).clamp(min=1e-6)
+            for_main, for_place = (
+                scorer(states[learned], real[learned], target)
+                for target in (main[learned], np.full(len(learned), ORDINAL))
+            )
+            said = [chosen(states, real, weights) for weights in (for_main, for_place)]
+            found = {
+                "learned rule, sentences as those learned": said[0][plain] == main[plain],
+                BEHIND: said[0][clause] == main[clause],
+                "first auxiliary instead": said[0][clause] == other[clause],
+                "fourth word": said[1][plain] == ORDINAL,
+            }
+            for name, right in found.items():
+                hits.setdefault(name, []).append(right)
+        return {name: np.array(of, np.float64) for name, of in hits.items()}
+
+
+def _rise(hits: Floats) -> Floats:
+    """Of each sentence what the upper half of layers (layers + 1, N) has more than embeddings."""
+    return hits[(len(hits) + 1) // 2 :].mean(0) - hits[0]
 
 
 @dataclass(frozen=True)
