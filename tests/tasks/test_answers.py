@@ -244,6 +244,19 @@ def test_the_best_span_is_said_or_none(wordpiece, unanswerable: bool) -> None:
     assert said.answer == ("" if unanswerable else "red bird")
 
 
+@pytest.mark.parametrize("unanswerable", [False, True])
+def test_a_span_is_as_probable_in_two_windows_as_in_one(wordpiece, unanswerable: bool) -> None:
+    maker = RowMaker.of(toy("bert"), wordpiece, 32)
+    question = Question("which", "the red bird is old and the tree is new")
+    answering = SpanAnswer(unanswerable=unanswerable).build(())
+    (row,) = answering.rows(maker, [question])
+    outputs = np.random.default_rng(0).normal(0, 2, (len(row.places), 2)).astype(np.float32)
+    once, often = (
+        answering.predictions([row] * times, [outputs] * times, [question]) for times in (1, 3)
+    )
+    assert once == often
+
+
 def test_an_end_is_not_before_its_beginning(wordpiece) -> None:
     maker = RowMaker.of(toy("bert"), wordpiece, 32)
     question = Question("which", "the red bird is old")

@@ -171,10 +171,14 @@ class SpanAnswering(Answering):
         return Prediction(example.text[spans[0].start : spans[0].stop], float(chances[0]))
 
     def _found(self, windows: Sequence[tuple[TaskRow, Floats]]) -> tuple[list[Span], float]:
-        """The best spans of a text, and how good it is to say nothing."""
+        """The best spans of a text, each as good as where it is best, and how good it is to say
+        nothing."""
         spans = [span for row, output in windows for span in self._spans(row, output)]
-        spans.sort(key=lambda span: -span.score)
-        return spans[:CONSIDERED], min(float(output[0].sum()) for _, output in windows)
+        best: dict[tuple[int, int], Span] = {}
+        for span in sorted(spans, key=lambda span: -span.score):
+            best.setdefault((span.start, span.stop), span)
+        nothing = min(float(output[0].sum()) for _, output in windows)
+        return list(best.values())[:CONSIDERED], nothing
 
     def _spans(self, row: TaskRow, output: Floats) -> list[Span]:
         """The best spans of a window: outputs (1 + P, 2) to characters."""
