@@ -116,6 +116,21 @@ def cost(sizes: Sequence[int]) -> float:
     return (max(sizes) * len(sizes) + OF_A_BATCH) / sum(sizes)
 
 
+@pytest.mark.parametrize("num_threads", [2, 4])
+def test_idle_threads_share_the_batches_of_one_request(num_threads: int) -> None:
+    all_inside = threading.Barrier(num_threads)
+
+    def read(rows: Sequence[Any]) -> list[Any]:
+        all_inside.wait(5)
+        return list(rows)
+
+    queue = Batcher(BUDGET, 10**6, 0.0, lambda rows, tokens: None, num_threads)
+    time.sleep(0.05)  # until all of them wait
+    answer = queue.submit(read, list(range(num_threads)), [BUDGET] * num_threads)
+    assert answer.result(10) == list(range(num_threads))
+    queue.close()
+
+
 def test_what_waits_together_is_computed_together() -> None:
     model = Model()
     with batcher() as queue, busy(model, queue):

@@ -180,7 +180,8 @@ class Batcher:
                 Waiting(row, own, job, number)
                 for number, (row, own) in enumerate(zip(rows, sizes, strict=True))
             ]
-            self._changed.notify()
+            # There may be batches for all threads in it.
+            self._changed.notify_all()
         job.answer.add_done_callback(lambda _: self._drop(job))
         return job.answer
 
