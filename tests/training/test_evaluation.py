@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import roc_auc_score
 from small_recipe import small
 
 from bertwright.encoder.stream import Coordinates
@@ -74,6 +75,32 @@ def test_no_question_reads_a_text_that_another_has_shuffled(data: Data) -> None:
     found, expected = evaluate(both, data), evaluate(both, data, recipe=alone)
     assert {name: found[name] for name in expected} == expected
     assert set(found) - set(expected) == {"word_order_loss", "word_order_accuracy"}
+
+
+@pytest.mark.parametrize("lean", [0.0, 1.0])
+def test_a_model_that_finds_no_replaced_piece_is_right_mostly_and_ranks_at_random(
+    data: Data, lean: float
+) -> None:
+    recipe = small("electra", "phases=[{}]", "encoder.positions.size=64")
+    model = Model.build(recipe, data.tokenizer.size)
+    head = model.heads["replaced-token"]
+    with torch.no_grad():
+        head.out.weight.mul_(lean)
+        head.out.bias.fill_(-100.0)
+    found = held_out(recipe, 0, data, 1000)
+    figures = found.figures(model, CPU)
+    assert figures["replaced_token_accuracy"] > 0.8
+    if lean == 0.0:
+        assert figures["replaced_token_auc"] == 0.5
+        return
+    seen, asked = [], []
+    for batch in found.batches:
+        with torch.no_grad():
+            loss = model.losses(TensorBatch(batch), found.objectives)["replaced-token"]
+        counts = batch.questions["replaced-token"].weight > 0
+        seen += loss.leaning[0].numpy()[counts].tolist()
+        asked += loss.leaning[1].numpy()[counts].tolist()
+    assert figures["replaced_token_auc"] == pytest.approx(roc_auc_score(asked, seen), abs=1e-12)
 
 
 def test_questions_do_not_depend_on_the_seed_nor_on_what_is_trained_with(data: Data) -> None:

@@ -64,11 +64,13 @@ class Asked:
 @dataclass(frozen=True)
 class Loss:
     """A loss on its way to the one place that divides: its sum (0-d float32, differentiable), the
-    number of questions, and the number of right answers (0-d)."""
+    number of questions, and the number of right answers (0-d). Where they are answered by yes or
+    no, ``leaning`` is how much each leans to yes (M,), and whether that is right (M,)."""
 
     sum: Tensor
     count: float
     correct: Tensor
+    leaning: tuple[Tensor, Tensor] | None = None
 
 
 @dataclass(frozen=True)

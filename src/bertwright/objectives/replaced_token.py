@@ -1,6 +1,7 @@
 """Replaced token detection: is this piece the one that stood here? (Clark et al. 2020)."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -45,7 +46,8 @@ class ReplacedToken(Objective):
         logits = head(reading.states.flatten(0, 1)).float()
         replaced = reading.pieces.flatten() != asked.target
         losses = F.binary_cross_entropy_with_logits(logits, replaced.float(), reduction="none")
-        return asked.score(losses, (logits > 0) == replaced)
+        loss = asked.score(losses, (logits > 0) == replaced)
+        return replace(loss, leaning=(logits.detach(), replaced))
 
     def logits(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Tensor:
         assert isinstance(head, ReplacedHead)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from bertwright.encoder.memory import Memory
 from bertwright.examples.assembly import Assembly, MixedRows, RowSource
 from bertwright.examples.batches import Batch, make_batch
 from bertwright.examples.corruption import Replace
+from bertwright.examples.questions import Question
 from bertwright.examples.selection import Tokens
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.model.model import Model, TensorBatch
@@ -32,6 +33,7 @@ from bertwright.objectives.turns import Turn, turns_of
 from bertwright.randomness import Permutation, key
 from bertwright.recipes import Recipe
 from bertwright.schedules import Constant
+from bertwright.statistics import area_under_roc
 from bertwright.text.histories import TEST
 from bertwright.text.shards import Data
 from bertwright.text.splitting import HELDOUT
@@ -73,6 +75,16 @@ class Answering(Protocol):
     ) -> dict[str, Loss]: ...
 
 
+class Measured(NamedTuple):
+    """Of a question: the sum of the losses, how many answers were right, and how many there were;
+    of those by yes or no, how much each leans to yes, and whether that is right (K, 2)."""
+
+    nats: float
+    right: float
+    asked: float
+    leaning: NDArray[np.float64]
+
+
 @dataclass(frozen=True)
 class HeldOut:
     """The questions of one phase on held-out text; ``labels`` says of what each batch is, where
@@ -85,8 +97,8 @@ class HeldOut:
     """What can be said of the masked question without reading."""
 
     def figures(self, model: Answering, device: torch.device) -> dict[str, float]:
-        """Loss and accuracy of each question; perplexity and what stands beside the masked one;
-        the loss of each label."""
+        """Loss and accuracy of each question; perplexity and what stands beside the masked one; the
+        area under the curve of those by yes or no, where most are no; the loss of each label."""
         by_label = {
             label: measure(model, self.objectives, self._labelled(label), device)
             for label in dict.fromkeys(self.labels)
@@ -94,26 +106,27 @@ class HeldOut:
         found = {name: _summed(by_label.values(), name) for name in self.objectives}
         figures: dict[str, float] = {}
         for name, objective in self.objectives.items():
-            nats, right, count = found[name]
+            nats, right, count, leaning = found[name]
             figures[f"{figure_name(name)}_loss"] = nats / count
             if isinstance(objective, Masked):
                 figures["perplexity"] = math.exp(min(nats / count, 700.0))
             figures[f"{figure_name(name)}_accuracy"] = right / count
+            area = area_under_roc(leaning[:, 0], leaning[:, 1] > 0)
+            if math.isfinite(area):
+                figures[f"{figure_name(name)}_auc"] = area
             for label, measured in by_label.items():
-                nats, _, count = measured[name]
-                if label and count > UNASKED:
-                    figures[f"{figure_name(name)}_loss_{figure_name(label)}"] = nats / count
+                own = measured[name]
+                if label and own.asked > UNASKED:
+                    figures[f"{figure_name(name)}_loss_{figure_name(label)}"] = own.nats / own.asked
         return {**figures, **self.known}
 
     def _labelled(self, label: str) -> list[Batch]:
         return [b for b, own in zip(self.batches, self.labels, strict=True) if own == label]
 
 
-def _summed(
-    measured: Iterable[Mapping[str, tuple[float, float, float]]], name: str
-) -> tuple[float, float, float]:
-    sums = np.sum([each[name] for each in measured], axis=0)
-    return float(sums[0]), float(sums[1]), float(sums[2])
+def _summed(measured: Iterable[Mapping[str, Measured]], name: str) -> Measured:
+    nats, right, asked, leaning = zip(*(each[name] for each in measured), strict=True)
+    return Measured(sum(nats), sum(right), sum(asked), np.concatenate(leaning))
 
 
 def held_out(recipe: Recipe, phase: int, data: Data, num_tokens: int) -> HeldOut:
@@ -246,7 +259,7 @@ def bits_per_byte(
         if batch is None:
             return {}
         [name] = batch.questions
-        nats += measure(model, {name: objectives[name]}, [batch], device)[name][0]
+        nats += measure(model, {name: objectives[name]}, [batch], device)[name].nats
         num_bytes += hidden.num_bytes
         num_words += hidden.num_words
     if num_bytes == 0:
@@ -268,9 +281,10 @@ def measure(
     objectives: Mapping[str, Objective],
     batches: Sequence[Batch],
     device: torch.device,
-) -> dict[str, tuple[float, float, float]]:
-    """Of every question: the sum of the losses, how many were right, and how many there were."""
+) -> dict[str, Measured]:
+    """What became of every question."""
     sums = {name: np.zeros(3) for name in objectives}
+    leaning = {name: [np.empty((0, 2))] for name in objectives}
     stream = StreamMemory(model.remembers)
     with eagerly():
         for batch in batches:
@@ -279,7 +293,21 @@ def measure(
                 losses = model.losses(moved, objectives, memory=memory)
             for name, loss in losses.items():
                 sums[name] += float(loss.sum), float(loss.correct), loss.count
-    return {name: (float(s[0]), float(s[1]), max(float(s[2]), UNASKED)) for name, s in sums.items()}
+                leaning[name].append(_leaning(loss, batch.questions[name]))
+    return {
+        name: Measured(
+            float(s[0]), float(s[1]), max(float(s[2]), UNASKED), np.concatenate(leaning[name])
+        )
+        for name, s in sums.items()
+    }
+
+
+def _leaning(loss: Loss, question: Question) -> NDArray[np.float64]:
+    """(K, 2) of the questions that count, if they are answered by yes or no."""
+    if loss.leaning is None:
+        return np.empty((0, 2))
+    both = torch.stack([own.float() for own in loss.leaning], dim=1).cpu().double().numpy()
+    return both[question.weight > 0]
 
 
 @contextmanager
