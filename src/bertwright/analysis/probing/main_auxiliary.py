@@ -82,7 +82,7 @@ class MainAuxiliary(Analysis):
     def conclusions(self, stored: Stored) -> list[Conclusion]:
         return [
             concluded(
-                "by training upper layers know the main auxiliary by its tree, more than embeddings",
+                "training lets upper layers know the main auxiliary by the tree, beyond embeddings",
                 "the rule of places in low layers of BERT, that of the tree in high ones",
                 stored.of_all(f"{RISE}, less untrained"),
                 0.0,
