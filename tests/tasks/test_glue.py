@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from bertwright.errors import UserError
+from bertwright.statistics import estimate
 from bertwright.tasks.glue import SUBMISSIONS, run_glue
 from small_tasks import TEXTS
 
@@ -126,6 +127,26 @@ def test_both_parts_of_mnli_are_means_over_the_seeds(
     assert found["mismatched"] == pytest.approx(sum(scores) / len(scores))
     again = run_glue(pretrained(), data, tmp_path / "out", settings=settings)["tasks"]["mnli"]
     assert again == found
+    means = [(one + other) / 2 for one, other in zip(about["scores"], scores, strict=True)]
+    assert found["interval"] == pytest.approx(estimate(means).interval)
+
+
+def test_an_interval_is_that_of_the_score(pretrained, data: Path, tmp_path: Path) -> None:
+    for name in ("RTE", "MNLI"):
+        rmtree(data / name)
+    (data / "CoLA").rename(data / "MRPC")
+    rows = "".join(f"{n % 2}\t{text}\tThe bird\n" for n, text in enumerate(TEXTS))
+    for part in ("train", "dev"):
+        (data / "MRPC" / f"{part}.tsv").write_text("Quality\t#1 String\t#2 String\n" + rows)
+    (data / "MRPC" / "test.tsv").unlink()
+    settings = {**SETTINGS, "seeds": 3}
+    found = run_glue(pretrained(), data, tmp_path / "out", settings=settings)["tasks"]["mrpc"]
+    about = json.loads((tmp_path / "out" / "mrpc" / "training.json").read_text())
+    by_seed = about["metrics_by_seed"]
+    assert by_seed["accuracy"] == about["scores"]
+    expected = estimate([sum(each) / 2 for each in zip(*by_seed.values(), strict=True)])
+    assert found["score"] == pytest.approx(expected.mean)
+    assert found["interval"] == pytest.approx(expected.interval)
 
 
 def test_a_folder_without_tasks_is_named(pretrained, tmp_path: Path) -> None:

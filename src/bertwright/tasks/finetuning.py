@@ -99,8 +99,8 @@ class FineTuneResult:
             "interval": found.interval,
             "median": median(self.scores),
             "best": max(self.scores),
-            "metrics": _means(figures),
-            **({"further": _means(self.further)} if self.further else {}),
+            **_of_seeds("metrics", figures),
+            **_of_seeds("further", self.further),
             "best_epochs": [run.epoch for run in self.runs],
             "trained_share": self.training.trained_share(),
             **_told("cut_examples", self.cut),
@@ -249,5 +249,10 @@ def _told(name: str, numbers: Mapping[str, int]) -> dict[str, Any]:
     return {name: some} if some else {}
 
 
-def _means(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    return {name: estimate([each[name] for each in figures]).mean for name in figures[0]}
+def _of_seeds(name: str, figures: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    """The means of figures, where there are any; and of several seeds those of each."""
+    if not figures:
+        return {}
+    by_seed = {figure: [each[figure] for each in figures] for figure in figures[0]}
+    means = {figure: estimate(values).mean for figure, values in by_seed.items()}
+    return {name: means, **({f"{name}_by_seed": by_seed} if len(figures) > 1 else {})}

@@ -145,12 +145,20 @@ def _told(task: Task, own: Path) -> dict[str, Any]:
     """What the leaderboard would count, of the folder of a task that has been learned: means over
     the seeds."""
     about = json.loads((own / TRAINING).read_text(encoding="utf-8"))
-    metrics = dict(about["metrics"])
+    figures = _by_seed(about, "metrics")
     if task.name == "mnli":
-        other = about["further"]["accuracy"]
-        metrics = {"matched": metrics["accuracy"], "mismatched": other}
-    counted = [metrics["matthews"]] if task.name == "cola" else list(metrics.values())
-    return {"score": fmean(counted), **metrics, "interval": estimate(about["scores"]).interval}
+        other = _by_seed(about, "further")["accuracy"]
+        figures = {"matched": figures["accuracy"], "mismatched": other}
+    counted = [figures["matthews"]] if task.name == "cola" else list(figures.values())
+    score = estimate([fmean(of_seed) for of_seed in zip(*counted, strict=True)])
+    means = {name: fmean(values) for name, values in figures.items()}
+    return {"score": score.mean, **means, "interval": score.interval}
+
+
+def _by_seed(about: Mapping[str, Any], name: str) -> Mapping[str, list[float]]:
+    """Figures of every seed, of a single one those that are told."""
+    single = {figure: [value] for figure, value in about[name].items()}
+    return about.get(f"{name}_by_seed", single)
 
 
 def _submit(task: Task, folder: Path, out: Path) -> None:
