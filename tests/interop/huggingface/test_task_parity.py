@@ -14,7 +14,7 @@ from bertwright.interop.huggingface import export_folder, import_folder, load
 from bertwright.tasks.answers import Answer
 from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.fine_tuned import FineTuned
-from bertwright.tasks.formats.examples import Question
+from bertwright.tasks.formats.examples import Example, Question
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads import HeadChoice
 from bertwright.tasks.task import Task
@@ -219,6 +219,23 @@ def test_an_exported_model_answers_the_same(
     stock, loading = stock_class.from_pretrained(tmp_path / "export", output_loading_info=True)
     assert not any(loading[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     same(stock.eval(), ours.net, lengths)
+
+
+@pytest.mark.parametrize("length", [None, 8, 40])
+@pytest.mark.parametrize("case", ["bert-pooler", "modern-mean"])
+def test_an_exported_model_reads_as_much_of_a_text(
+    case: str, length: int | None, tmp_path: Path
+) -> None:
+    system, head, _ = OURS[case]
+    made = fine_tuned(system, head)
+    ours = FineTuned(made.net, made.tokenizer, made.task, length, "float32")
+    export_folder(ours, ours.tokenizer, tmp_path / "export", verify=True)
+    stock = transformers.AutoTokenizer.from_pretrained(tmp_path / "export")
+    text = "the ship " * 400
+    (row,) = ours.maker.rows([Example(text)])
+    assert stock(text, truncation=True)["input_ids"] == row.pieces
+    config = transformers.AutoConfig.from_pretrained(tmp_path / "export")
+    assert config.max_position_embeddings >= len(row.pieces)
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,9 @@ from bertwright.text.tokenizers import Tokenizer
 
 CARD = "README.md"
 
+POSITIONS = "max_position_embeddings"
+"""The key under which a configuration states the longest row."""
+
 
 @dataclass(frozen=True)
 class Export:
@@ -63,13 +66,15 @@ def export_folder(
     config = family.config(net, tokenizer.specials)
     if isinstance(model, FineTuned):
         config |= task_config(model, family)
+    longest = _longest_row(model)
+    if net.encoder.longest is None and POSITIONS in config:
+        config[POSITIONS] = max(config[POSITIONS], longest)
     architecture: str = config["architectures"][0]
     with atomic_folder(folder) as temporary:
         (temporary / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
         tensors = stock_tensors(family, net)
         save_file(tensors, str(temporary / WEIGHTS), metadata={"format": "pt"})
         encoder, purpose = net.recipe.encoder, family.purpose(net)
-        longest = _longest_row(net)
         separators = separators_of(net.recipe, tokenizer)
         reads_on = any(isinstance(o, Causal) for o in net.recipe.objectives.values())
         opening = None
@@ -118,7 +123,9 @@ def stock_tensors(family: Family, net: Net) -> Tensors:
     return {name: tensor.detach().float().cpu().contiguous() for name, tensor in tensors.items()}
 
 
-def _longest_row(net: Net) -> int:
-    recipe = net.recipe
+def _longest_row(model: Model | FineTuned) -> int:
+    if isinstance(model, FineTuned):
+        return model.maker.length
+    recipe = model.recipe
     trained = max(recipe.assembly_of(number).length for number in range(len(recipe.phases)))
-    return net.encoder.longest or trained
+    return model.encoder.longest or trained
