@@ -1,8 +1,8 @@
 """Which layers tell what about words and about pairs of words (Tenney et al. 2019a, b)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import torch
@@ -17,12 +17,19 @@ from bertwright.analysis.findings import Finding, Found, Stored
 from bertwright.analysis.texts import ReadText, lacks_halves, lacks_trees
 from bertwright.analysis.word_states import SITES, WordStates, word_states
 from bertwright.randomness import key
-from bertwright.significance import halves
+from bertwright.significance import Interval, halves, of_difference, of_ratio, of_sums
 from bertwright.statistics import estimate
 from bertwright.tasks.formats.treebank import Tree
 
+Floats = NDArray[np.float64]
+
 AT_ONCE = 64
 """Edges of a step."""
+
+GAIN = "gain over the embeddings"
+
+LATER = ("relation", "part of speech")
+"""What becomes known later, and what earlier."""
 
 
 class EdgeProbe(Analysis):
@@ -30,7 +37,8 @@ class EdgeProbe(Analysis):
     names the part of speech of a word, and what a word is to the one it depends on. Half of the
     sentences are learned from, the other half judges. By which layer the score rises says where a
     thing becomes known (the expected layer), the weights of the sum over all layers say where it is
-    read (their centre). Spans are single words. ``seeds`` probes of each are learned."""
+    read (their centre). Spans are single words. ``seeds`` probes of each are learned, and intervals
+    are over sentences, of what these have right in their mean."""
 
     kind: Literal["edge-probe"] = "edge-probe"
     width: int = Field(default=64, ge=1)
@@ -49,42 +57,34 @@ class EdgeProbe(Analysis):
 
     def run(self, case: Case) -> Found:
         own = word_states(case)
-        choosing, judging = halves(len(case.texts), case.seed)
         findings: list[Finding] = []
-        arrays: dict[str, NDArray[Any]] = {}
-        expected: dict[str, list[float]] = {}
+        arrays: dict[str, Floats] = {}
+        sums: dict[str, Floats] = {}
         for name, edges in edges_of(case, own).items():
-            parts = tuple(edges.of(np.isin(own.text, half)) for half in (choosing, judging))
-            scores = np.zeros((self.seeds, own.num_layers))
-            weights = np.zeros((self.seeds, own.num_layers))
-            for seed in range(self.seeds):
-                for layer in range(own.num_layers):
-                    drawn = key(case.seed, f"{name} {seed}") >> 1
-                    scores[seed, layer], mix = self._learned(own, layer + 1, parts, drawn)
-                    weights[seed, : len(mix)] = mix
-            # What is left of the weights is that of the last probe, which sees all layers.
+            scores, weights, sums[name] = self._told(case, own, name, edges)
             arrays |= {f"{name} scores": scores, f"{name} weights": weights}
-            gains = np.diff(scores, axis=1)
-            numbers = np.arange(own.num_layers)
-            expected[name] = [_expected_layer(each) for each in gains]
-            centre = weights @ numbers
+            first, last, total = sums[name][:, [0, -2, -1]].T
+            findings += [
+                self._over_sentences(f"{name}: {metric}", interval)
+                for metric, interval in (
+                    ("expected layer", of_sums(expected_layer, sums[name], seed=case.seed)[0]),
+                    ("score of all layers", of_ratio(last, total, seed=case.seed)),
+                    (GAIN, of_difference((last, total), (first, total), seed=case.seed)),
+                )
+            ]
             uneven = (weights * np.log(weights * own.num_layers)).sum(1)
-            for metric, values in (
-                ("expected layer", expected[name]),
-                ("centre of the weights", centre),
-                ("weights from even ones, nats", uneven),
-                ("score of all layers", scores[:, -1]),
-                ("gain over the embeddings", scores[:, -1] - scores[:, 0]),
-            ):
-                findings.append(over_seeds(f"{name}: {metric}", values))
+            findings += [
+                over_seeds(f"{name}: centre of the weights", weights @ np.arange(own.num_layers)),
+                over_seeds(f"{name}: weights from even ones, nats", uneven),
+            ]
             findings += [
                 Finding(
                     f"{name}: score of the layers up to this", float(value), layer, of_states=True
                 )
                 for layer, value in enumerate(scores.mean(0))
             ]
-        later = np.subtract(expected["relation"], expected["part of speech"])
-        findings.append(over_seeds("expected layer, relation less part of speech", later))
+        later, _ = of_sums(expected_layer, *(sums[name] for name in LATER), seed=case.seed)
+        findings.append(self._over_sentences(f"expected layer, {' less '.join(LATER)}", later))
         return Found(findings, arrays)
 
     def conclusions(self, stored: Stored) -> list[Conclusion]:
@@ -92,18 +92,16 @@ class EdgeProbe(Analysis):
             concluded(
                 "parts of speech become known in lower layers than relations do",
                 "3.39 to 5.69 in BERT-large",
-                stored.of_all("expected layer, relation less part of speech"),
+                stored.of_all(f"expected layer, {' less '.join(LATER)}"),
                 0.0,
                 "the same layer",
-                num_units=stored.num_texts,
             ),
             concluded(
                 "the blocks add to what the embeddings tell of relations",
                 "for every task",
-                stored.of_all("relation: gain over the embeddings"),
+                stored.of_all(f"relation: {GAIN}"),
                 0.0,
                 "nothing",
-                num_units=stored.num_texts,
             ),
         ]
 
@@ -121,10 +119,34 @@ class EdgeProbe(Analysis):
             axes.set_xlabel("layer, 0 before the blocks")
         rising.legend()
 
+    def _told(
+        self, case: Case, own: WordStates, name: str, edges: "Edges"
+    ) -> tuple[Floats, Floats, Floats]:
+        """The accuracy of the probes of the layers up to each, and the weights of the sums, (seeds,
+        layers) each; and of every sentence that judges what is right by layer in the mean over
+        probes, then how much is asked, (N, layers + 1)."""
+        choosing, judging = halves(len(case.texts), case.seed)
+        parts = tuple(edges.of(np.isin(own.text, half)) for half in (choosing, judging))
+        text = own.text[parts[1].words[:, 0].numpy()]
+        right = np.zeros((self.seeds, own.num_layers, len(text)))
+        weights = np.zeros((self.seeds, own.num_layers))
+        for seed in range(self.seeds):
+            for layer in range(own.num_layers):
+                drawn = key(case.seed, f"{name} {seed}") >> 1
+                right[seed, layer], mix = self._learned(own, layer + 1, parts, drawn)
+                # What is left of the weights is that of the last probe, which sees all layers.
+                weights[seed, : len(mix)] = mix
+        counted = (*right.mean(0), np.ones(len(text)))
+        by_text = [np.bincount(text, each, len(case.texts))[judging] for each in counted]
+        return right.mean(2), weights, np.array(by_text, np.float64).T
+
+    def _over_sentences(self, metric: str, found: Interval) -> Finding:
+        return replace(Finding.over_texts(metric, found), note=f"mean of {self.seeds} probes")
+
     def _learned(
         self, own: WordStates, layers: int, parts: Sequence["Edges"], seed: int
-    ) -> tuple[float, NDArray[np.float64]]:
-        """The accuracy of a probe of the first layers, and the weights of its sum."""
+    ) -> tuple[NDArray[np.bool_], Floats]:
+        """What a probe of the first layers has right, (N,), and the weights of its sum."""
         learned, judged = parts
         generator = torch.Generator().manual_seed(seed)
         probe = Probe(own, layers, learned.words.shape[1], learned.labels, self.width, generator)
@@ -140,8 +162,7 @@ class EdgeProbe(Analysis):
             slower.step()
         with torch.no_grad():
             said = torch.cat([probe(some).argmax(1) for some in judged.words.split(1024)])
-            right = float((said == judged.target).double().mean())
-            return right, probe.mix.softmax(0).double().numpy()
+            return (said == judged.target).numpy(), probe.mix.softmax(0).double().numpy()
 
 
 @dataclass(frozen=True)
@@ -198,11 +219,13 @@ class Probe(nn.Module):
         return self.output(torch.tanh(self.inner(torch.cat(found, 1))))
 
 
-def _expected_layer(gains: NDArray[np.float64]) -> float:
-    """Where on average something becomes known, by the gains of layers 1 and on; 0 where the blocks
-    add nothing to what the embeddings tell."""
-    total = gains.sum()
-    return float(gains @ np.arange(1, len(gains) + 1) / total) if total > 0 else 0.0
+def expected_layer(sums: Floats) -> Floats:
+    """Where on average something becomes known, by what is right of layers 0 and on and how much is
+    asked, (..., layers + 1); 0 where the blocks add nothing to what the embeddings tell."""
+    gains = np.diff(sums[..., :-1] / np.maximum(sums[..., -1:], 1))
+    total = gains.sum(-1)
+    found = gains @ np.arange(1, gains.shape[-1] + 1)
+    return np.divide(found, total, out=np.zeros_like(total), where=total > 0)
 
 
 def edges_of(case: Case, own: WordStates) -> dict[str, Edges]:
