@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -49,6 +50,28 @@ def test_a_grid_is_tried_whole_and_told_whole(pretrained, monkeypatch) -> None:
     assert len(said["trials"]) == 2
     assert said["over_trials"]["best"] == max(t.score for t in found.trials)
     assert found.result.scores[0] == said["over_trials"]["best"]
+
+
+@pytest.mark.parametrize(
+    ("grid", "decay", "layer_decay"), [("bert", 0.01, 1), ("roberta", 0.1, 1), ("electra", 0, 0.8)]
+)
+def test_a_grid_decays_as_its_paper(
+    pretrained, monkeypatch, grid: Any, decay: float, layer_decay: float
+) -> None:
+    tried: list[FineTuning] = []
+
+    def untrained(model: Any, several: Any, *, watch: Any, **chosen: Any) -> Any:
+        tried.append(FineTuning.of(chosen))
+        return SimpleNamespace(scores=[0.0])
+
+    monkeypatch.setattr(searching, "finetune_together", untrained)
+    search_grid(pretrained(), [OWN], grid, unwatched, {})
+    assert {each.decay for each in tried} == {decay}
+    assert {each.adaptation.decay_by_level for each in tried} == {layer_decay}
+    tried.clear()
+    stated = {"decay": 0.3, "adaptation": "lora"}
+    search_grid(pretrained(), [OWN], grid, unwatched, stated)
+    assert {(each.decay, each.adaptation.own_kind()) for each in tried} == {(0.3, "lora")}
 
 
 @pytest.mark.parametrize("kind", ["lora", "frozen", "adapters", "full"])

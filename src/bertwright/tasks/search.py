@@ -32,9 +32,21 @@ GRIDS: dict[Grid, dict[str, Sequence[Any]]] = {
     # Devlin et al. 2019, appendix A.3
     "bert": {"batch": (16, 32), "rate": (5e-5, 3e-5, 2e-5), "epochs": (2, 3, 4)},
     # Liu et al. 2019, table 10
-    "roberta": {"batch": (16, 32), "rate": (1e-5, 2e-5, 3e-5), "epochs": (10,), "warmup": (0.06,)},
-    # Clark et al. 2020, table 7
-    "electra": {"batch": (32,), "rate": (3e-5, 5e-5, 1e-4, 1.5e-4), "epochs": (3, 10)},
+    "roberta": {
+        "batch": (16, 32),
+        "rate": (1e-5, 2e-5, 3e-5),
+        "epochs": (10,),
+        "warmup": (0.06,),
+        "decay": (0.1,),
+    },
+    # Clark et al. 2020, table 7, whose large encoder has a layer_decay of 0.9
+    "electra": {
+        "batch": (32,),
+        "rate": (3e-5, 5e-5, 1e-4, 1.5e-4),
+        "epochs": (3, 10),
+        "decay": (0.0,),
+        "adaptation": ({"kind": "full", "layer_decay": 0.8},),
+    },
 }
 """Of encoders 768 wide, all of which is trained; else rates are scaled as the usual one is."""
 
