@@ -92,6 +92,8 @@ def export(
         result |= {"max_difference": written.max_difference}
     if written.left_behind:
         result |= {"left_behind": [f"objectives.{name}" for name in written.left_behind]}
+    if written.threshold:
+        result |= {"threshold": written.threshold}
     report(result, as_json)
 
 

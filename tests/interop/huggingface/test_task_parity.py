@@ -1,5 +1,6 @@
 """Fine-tuned stock classes and ours give the same answers, whichever of the two came first."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ from stock import TOKENIZERS, both_lengths, coordinates, randomise, rows, saved,
 
 from bertwright.errors import UserError
 from bertwright.interop.huggingface import export_folder, import_folder, load
-from bertwright.tasks.answers import Answer
+from bertwright.tasks.answers import Answer, LabelsAnswer, SpanAnswer
 from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.examples import Example, Question
+from bertwright.tasks.formats.questions import QuestionReader
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads import HeadChoice
 from bertwright.tasks.task import Task
@@ -219,6 +221,53 @@ def test_an_exported_model_answers_the_same(
     stock, loading = stock_class.from_pretrained(tmp_path / "export", output_loading_info=True)
     assert not any(loading[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     same(stock.eval(), ours.net, lengths)
+
+
+@pytest.mark.parametrize("temperature", [0.4, 2.5])
+@pytest.mark.parametrize("case", ["bert-pooler", "roberta-words", "modern-mean"])
+def test_an_exported_model_is_as_sure_of_its_answers(
+    case: str, temperature: float, tmp_path: Path
+) -> None:
+    made = fine_tuned(*OURS[case][:2])
+    about = made.tokenizer, made.task, None, "float32", temperature
+    ours = FineTuned(made.net, *about)
+    before = {name: tensor.clone() for name, tensor in ours.net.state_dict().items()}
+    export_folder(ours, ours.tokenizer, tmp_path / "export", verify=True)
+    again = load(tmp_path / "export", "float32")
+    for own, theirs in zip(ours.predict(READ), again.predict(READ), strict=True):
+        assert theirs.answer == own.answer
+        assert theirs.probabilities == pytest.approx(own.probabilities, abs=1e-5)
+    assert all(torch.equal(tensor, before[n]) for n, tensor in ours.net.state_dict().items())
+
+
+READ = ["the ship", "a ship: the ship!", "the"]
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+@pytest.mark.parametrize("threshold", [0.1, 0.5, 0.8])
+def test_a_threshold_that_no_stock_class_knows_is_said(
+    threshold: float, temperature: float, tmp_path: Path
+) -> None:
+    made = fine_tuned("bert", {"kind": "pooler"})
+    task = Task("t", LabelsAnswer(threshold=threshold), labels=made.task.labels)
+    ours = FineTuned(made.net, made.tokenizer, task, None, "float32", temperature)
+    written = export_folder(ours, ours.tokenizer, tmp_path / "export")
+    assert written.threshold in (tmp_path / "export" / "README.md").read_text()
+    assert bool(written.threshold) == (threshold != 0.5)
+    stated = float(re.findall(r"0\.\d+", written.threshold or "0.5")[0])
+    for own, theirs in zip(
+        ours.predict(READ), load(tmp_path / "export", "float32").predict(READ), strict=True
+    ):
+        sure = theirs.probabilities.items()
+        assert own.answer == tuple(label for label, chance in sure if chance > stated)
+
+
+def test_how_far_no_answer_must_be_ahead_is_said(tmp_path: Path) -> None:
+    stock = stock_model("BertForQuestionAnswering")
+    ours = load(saved(stock, tmp_path / "stock"), "float32")
+    ours.task = Task("t", SpanAnswer(unanswerable=True, threshold=-2.5), QuestionReader())
+    written = export_folder(ours, ours.tokenizer, tmp_path / "export")
+    assert "ahead of the best by -2.5, not 0" in written.threshold
 
 
 @pytest.mark.parametrize("length", [None, 8, 40])

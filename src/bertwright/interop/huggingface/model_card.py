@@ -14,10 +14,16 @@ PIPELINES = {
 
 
 def model_card(
-    net: Net, tokenizer: Tokenizer, architecture: str, purpose: str, longest: int, told: str
+    net: Net,
+    tokenizer: Tokenizer,
+    architecture: str,
+    purpose: str,
+    longest: int,
+    told: str,
+    threshold: str,
 ) -> str:
     """The card of a model for a stock class; ``longest`` is its longest row, ``told`` what the
-    class needs beside a text."""
+    class needs beside a text, ``threshold`` what is to be done with its answers."""
     names_pieces = not isinstance(net, TaskModel) and net.output is not None
     task = PIPELINES.get(purpose, "fill-mask" if names_pieces else "feature-extraction")
     decodes = not isinstance(net, TaskModel) and net.decoder is not None
@@ -27,6 +33,7 @@ def model_card(
     hidden = tokenizer.piece(tokenizer.specials.mask)
     example = f"This is a {hidden}." if task == "fill-mask" else "This is a sentence."
     needs = f"\nBeside a text the class needs {told}; no pipeline gives it.\n" if told else ""
+    needs += f"\nNo stock class does this, so do it yourself: {threshold}.\n" if threshold else ""
     return f"""---
 library_name: transformers
 pipeline_tag: {"text2text-generation" if decodes else task}

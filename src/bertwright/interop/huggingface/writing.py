@@ -1,7 +1,9 @@
 """From a model of ours to a folder that stock Transformers classes load."""
 
+import copy
 import json
 from dataclasses import dataclass
+from math import exp, log
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,10 @@ from bertwright.interop.huggingface.verification import greatest_difference
 from bertwright.interop.huggingface.weights import WEIGHTS
 from bertwright.model import Model
 from bertwright.objectives.causal import Causal
+from bertwright.tasks.answers import LabelsAnswer, SpanAnswer
 from bertwright.tasks.encoding import separators_of
 from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.task_model import TaskModel
 from bertwright.text.tokenizers import Tokenizer
 
 CARD = "README.md"
@@ -35,11 +39,13 @@ POSITIONS = "max_position_embeddings"
 @dataclass(frozen=True)
 class Export:
     """What was written: the stock class, and, where it was asked for, the greatest absolute
-    difference between its outputs and ours; then the objectives whose heads no stock class has."""
+    difference between its outputs and ours; then the objectives whose heads no stock class has, and
+    in words a threshold that none knows."""
 
     architecture: str
     max_difference: float | None
     left_behind: tuple[str, ...] = ()
+    threshold: str = ""
 
 
 def export_folder(
@@ -51,6 +57,9 @@ def export_folder(
 ) -> Export:
     """Write config.json, model.safetensors, the tokenizer's files and a model card.
 
+    What a fine-tuned model says is written divided by its temperature, so that its probabilities
+    are those of ``predict``.
+
     ``verify`` loads what was written with Transformers and compares; a folder that differs is not
     kept. ``family_name`` is the model_type to write, where several compute the same.
 
@@ -59,7 +68,7 @@ def export_folder(
     """
     if isinstance(model, FineTuned):
         model = unrounded(model)
-        net = model.net
+        net = _cooled(model)
     else:
         net = model
     family = family_of(net, tokenizer.specials, family_name)
@@ -81,14 +90,14 @@ def export_folder(
         if reads_on and purpose == CAUSAL:
             opening = net.recipe.assembly.opening(tokenizer.specials)
         write_tokenizer(temporary, tokenizer, encoder.has_segments, longest, separators, opening)
-        card = model_card(
-            net, tokenizer, architecture, purpose, longest, family.told(encoder.visibility)
-        )
+        needs = family.told(encoder.visibility)
+        threshold = _threshold(model) if isinstance(model, FineTuned) else ""
+        card = model_card(net, tokenizer, architecture, purpose, longest, needs, threshold)
         (temporary / CARD).write_text(card, encoding="utf-8")
         difference = None
         if verify:
             difference = greatest_difference(temporary, family, net, tokenizer, opening)
-    return Export(architecture, difference, tuple(family.left_behind(net)))
+    return Export(architecture, difference, tuple(family.left_behind(net)), threshold)
 
 
 def task_config(model: FineTuned, family: Family) -> dict[str, Any]:
@@ -110,6 +119,28 @@ def task_config(model: FineTuned, family: Family) -> dict[str, Any]:
     if len(family.classifiers[family.purpose(model.net)].reads) > 1:
         config["classifier_pooling"] = next(t for t, ours in READS.items() if ours == choice.read)
     return config
+
+
+@torch.no_grad()
+def _cooled(model: FineTuned) -> TaskModel:
+    """The model of a task that says what it says divided by the temperature."""
+    if model.temperature == 1.0:
+        return model.net
+    net = copy.deepcopy(model.net)
+    for parameter in net.head.out.parameters():
+        parameter /= model.temperature
+    return net
+
+
+def _threshold(model: FineTuned) -> str:
+    """A threshold of the answer that is not the one of stock classes, in words."""
+    answer = model.task.answer
+    if isinstance(answer, LabelsAnswer) and answer.threshold != 0.5:
+        odds = log(answer.threshold / (1 - answer.threshold)) / model.temperature
+        return f"a label is said that is more probable than {1 / (1 + exp(-odds)):.4g}, not 0.5"
+    if isinstance(answer, SpanAnswer) and answer.unanswerable and answer.threshold:
+        return f"no answer is said where it is ahead of the best by {answer.threshold:.4g}, not 0"
+    return ""
 
 
 @torch.no_grad()
