@@ -214,12 +214,17 @@ def test_a_wrong_file_is_named_and_nothing_written(folder: Path, tmp_path: Path,
 def test_a_text_of_a_hundred_thousand_pieces_is_cut_and_said(folder: Path, tmp_path: Path) -> None:
     long = "red " * 100_000
     (tmp_path / "train.tsv").write_text("text\tlabel\n" + f"{long}\told\n" + "a bird\tnew\n" * 8)
-    said = invoke(
-        "finetune", folder / "model", "--train", tmp_path / "train.tsv", "-o", tmp_path / "out",
-        "epochs=1", "length=32",
-    )  # fmt: skip
-    assert "1 training example is longer than a row" in said.stderr
-    assert f"{tmp_path}/train.tsv line 2" in said.stderr
+    words = ("finetune", folder / "model", "--train", tmp_path / "train.tsv", "length=32")
+    said = invoke(*words, "-o", tmp_path / "out", "epochs=1").stderr
+    assert "1 training example is longer than a row" in said
+    assert f"{tmp_path}/train.tsv line 2" in said
+    assert "answer.stride" in said
+    rows = f"{'red ' * 40}\t{'red ' * 40}\told\n" + "a bird\tit\tnew\n" * 8
+    (tmp_path / "train.tsv").write_text("text\tother\tlabel\n" + rows)
+    stated = ("--pair", "other", "epochs=0", "answer.stride=4")
+    said = invoke(*words, "-o", tmp_path / "read", *stated).stderr
+    assert "cut, this one first: raise length" in said
+    assert "answer.stride" not in said
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Examples to rows: exact integers, nothing lost but what is too long."""
 
+from itertools import product
+
 import pytest
 
 from bertwright.tasks.encoding import RowMaker
@@ -54,6 +56,19 @@ def test_a_word_is_read_at_its_first_piece(wordpiece) -> None:
     second = 2 + len(pieces[1])
     assert row.places == (1, 2, second, second + 1)
     assert row.pieces[1:-1] == [piece for word in pieces for piece in word]
+
+
+@pytest.mark.parametrize("length", [10, 13])
+def test_windows_of_a_pair_lose_no_more_than_is_cut_without_them(wordpiece, length: int) -> None:
+    maker = RowMaker.of(toy("bert"), wordpiece, length)
+    for first, second in product((1, 4, 5, 6, 30), repeat=2):
+        example = Example("the " * first, "bird " * second)
+        (cut,), windows = maker.rows([example]), maker.rows([example], 2)
+        assert all(len(row.pieces) <= length for row in windows)
+        assert {row.num_cut for row in windows} <= set(range(cut.num_cut + 1))
+        seen = max(row.pieces.count(wordpiece.encode("the")[0]) for row in windows)
+        assert seen == first - windows[0].num_cut
+        assert sum(len(row.pieces) for row in windows) >= len(cut.pieces)
 
 
 def test_a_word_without_pieces_keeps_a_place(wordpiece) -> None:

@@ -186,7 +186,7 @@ def _plain(
             say(
                 f"{told(part.train[cut[0]])}: {are} longer than a row of "
                 f"{result.training.length} pieces and cut, this one first: raise length"
-                f"{windows if part.task.answer.in_windows else ''}"
+                f"{windows if part.task.answer.lacks_stride else ''}"
             )
         if seen := part.seen:
             say(

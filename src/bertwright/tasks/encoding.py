@@ -84,8 +84,8 @@ class RowMaker:
         """The rows of all examples, in their order.
 
         With a ``stride`` the last text of an example that is too long is read in windows, whose
-        beginnings are so many pieces apart. ``owner`` are the indices that the rows bear in the
-        place of those of the examples.
+        beginnings are so many pieces apart; half of a row is left to it where it needs that.
+        ``owner`` are the indices that the rows bear in the place of those of the examples.
         """
         numbers = range(len(examples)) if owner is None else owner
         texts = [e for e in examples if isinstance(e, Example)]
@@ -150,7 +150,8 @@ class RowMaker:
                 first, second = longest_first(len(texts[0]), len(texts[1]), room)
                 yield self._row(number, [texts[0][:first], texts[1][:second]], size - room)
         else:
-            before = [text[: room // 2] for text in texts[:-1]]
+            least = min(len(texts[-1]), room // 2)
+            before = [text[: room - least] for text in texts[:-1]]
             num_cut = sum(map(len, texts[:-1])) - sum(map(len, before))
             left = room - sum(map(len, before))
             for start, stop in _windows(len(texts[-1]), left, stride):

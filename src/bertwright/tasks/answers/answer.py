@@ -75,10 +75,13 @@ class Answer(Choice):
     question_segment: ClassVar[int | None] = None
     """Which text of a row asks, which is seen from everywhere where an encoder has such places
     (Beltagy et al. 2020, section 3.1); None where no text does."""
-    in_windows: ClassVar[bool] = False
-    """Whether a ``stride`` reads in windows what else is cut."""
     metrics: ClassVar[Mapping[str, Metric]] = {}
     usual_metrics: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def lacks_stride(self) -> bool:
+        """Whether a ``stride``, which is not stated, would read in windows what is cut."""
+        return False
 
     @property
     def whole_steps(self) -> bool:

@@ -40,7 +40,6 @@ class ClozeAnswer(ClassAnswer):
     template: str = "{text} It was [MASK]."
     words: dict[str, str] = Field(default_factory=dict[str, str])
     reads: ClassVar[Reads] = "places"
-    in_windows: ClassVar[bool] = False
 
     @field_validator("template")
     @classmethod
@@ -55,6 +54,10 @@ class ClozeAnswer(ClassAnswer):
         if stride is not None:
             raise ValueError("a cloze is one row, which has one gap: leave it out")
         return stride
+
+    @property
+    def lacks_stride(self) -> bool:
+        return False
 
     def build(self, labels: Sequence[str], temperature: float = 1.0) -> "ClozeAnswering":
         super().build(labels, temperature)  # which refuses weights of labels that are not there

@@ -43,7 +43,10 @@ class TextAnswer(Answer):
     two windows of a long one, None cuts it."""
 
     stride: int | None = Field(default=None, ge=1)
-    in_windows: ClassVar[bool] = True
+
+    @property
+    def lacks_stride(self) -> bool:
+        return self.stride is None
 
     def shapes(self) -> tuple[type, ...]:
         return (Example,)
