@@ -79,7 +79,8 @@ def _gates(heads: Tensor, feed_forwards: Tensor) -> dict[str, Tensor]:
 
 def pruned(subject: Subject, tuned: FineTuned, tagging: Tagging) -> Mask:
     """What is left when the least important of a fine-tuned model go, a few at a time, for as long
-    as enough of the score on what chooses is left (section 3.2)."""
+    as enough of the score on what chooses is left (section 3.2), and more than one answer to all of
+    it would have: nine tenths of that are left by no head at all."""
     mask, encoder = Mask.whole(subject), tuned.net.encoder
     enough = ENOUGH * _score(tuned, tagging.choosing)
     while mask.heads.any():
@@ -89,7 +90,8 @@ def pruned(subject: Subject, tuned: FineTuned, tagging: Tagging) -> Mask:
             _without_least(mask.feed_forwards, feed_forwards, 1),
         )
         with less.gating(encoder):
-            if _score(tuned, tagging.choosing) < enough:
+            left = _score(tuned, tagging.choosing)
+            if left < enough or left <= tagging.most_alike:
                 return mask
         mask = less
     return mask

@@ -98,6 +98,13 @@ class Tagging:
         judged = [tag for own in self.judged for tag in own.tags or ()]
         return Baseline(f"always {always}", float(np.mean([tag == always for tag in judged])))
 
+    @property
+    def most_alike(self) -> float:
+        """The share of what chooses that one answer to all of it would have right, at most."""
+        chosen = [tag for own in self.choosing for tag in own.tags or ()]
+        _, counts = np.unique(chosen, return_counts=True)
+        return float(counts.max() / counts.sum())
+
 
 def lacks_tagging(case: Case) -> str | None:
     """Why nothing can be learned from the texts, in words."""

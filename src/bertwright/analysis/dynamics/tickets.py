@@ -30,9 +30,10 @@ GOOD, RANDOM, BAD = "good, trained again", "random, trained again", "bad, traine
 
 class Tickets(Analysis):
     """Words whose part of speech is named right by the whole, fine-tuned; by what is left when the
-    least important heads and feed-forwards go, for as long as nine tenths of the score are left;
-    and by this, by as many at random and by as many of those that went, each fine-tuned anew from
-    the weights before. The mean of ``seeds`` runs, of which six can decide."""
+    least important heads and feed-forwards go, for as long as nine tenths of the score are left,
+    and more than one answer to all would have; and by this, by as many at random and by as many of
+    those that went, each fine-tuned anew from the weights before. The mean of ``seeds`` runs, of
+    which six can decide."""
 
     kind: Literal["tickets"] = "tickets"
     seeds: int = Field(default=RUNS, ge=1)

@@ -12,7 +12,7 @@ from bertwright.analysis.dynamics.beginnings import WAYS, Beginnings
 from bertwright.analysis.dynamics.change import Change
 from bertwright.analysis.dynamics.effective_context import EffectiveContext
 from bertwright.analysis.dynamics.frozen_or_tuned import FrozenOrTuned
-from bertwright.analysis.dynamics.masks import Mask, importances
+from bertwright.analysis.dynamics.masks import Mask, importances, pruned
 from bertwright.analysis.dynamics.seeds import (
     HEADS,
     expected_best,
@@ -121,7 +121,7 @@ def seeds() -> Iterator[Expected]:
 
 def tickets() -> Iterator[Expected]:
     """What is left out says nothing, before and behind training; heads that write nothing do not
-    matter."""
+    matter; nothing goes of a model that says the same of all."""
     case = _sentences(told=True)
     tagging, own = Tagging.of(case), case.subject.text_model
     tuned = tagging.adapted(own, 0, precision="float32")
@@ -144,6 +144,10 @@ def tickets() -> Iterator[Expected]:
     heads, _ = importances(tuned, tagging.learned[:4], Mask.whole(case.subject))
     yield equal("importance of heads that write nothing", heads[:, 2], 0, 0)
     yield above("importance of others", heads[:, [0, 1, 3]], 1e-9)
+    with torch.no_grad():
+        for parameter in tuned.net.head.parameters():
+            parameter.zero_()
+    yield same("heads left of what says one thing", pruned(case.subject, tuned, tagging).share, 1)
 
 
 def _sentences(told: bool = False) -> Case:
