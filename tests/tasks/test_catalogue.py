@@ -1,6 +1,7 @@
 """Named tasks: found by name, read as their makers laid them out, scored by their own metrics."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,11 +69,29 @@ def test_the_parts_of_a_folder_are_found_by_name(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     assert find_part(tmp_path, "train").name == "en-ud-train.conllu.gz"
     assert find_part(tmp_path, "dev").name == "valid.jsonl"
-    (tmp_path / "train.tsv").touch()
-    with pytest.raises(UserError, match=r"named after 'train', found en-ud.*, train\.tsv"):
+    (tmp_path / "de-ud-train.conllu").touch()
+    with pytest.raises(UserError, match=r"named after 'train', found de-ud.*, en-ud.*"):
         find_part(tmp_path, "train")
     with pytest.raises(UserError, match="no such folder"):
         find_part(tmp_path / "absent", "dev")
+
+
+@pytest.mark.parametrize(
+    ("names", "part", "word", "expected"),
+    [
+        ("msr_paraphrase_train.txt train.tsv", "train", "", "train.tsv"),
+        ("dev_ids.tsv dev.tsv.gz", "dev", "", "dev.tsv.gz"),
+        ("dev_matched.tsv dev_mismatched.tsv", "dev", "", "dev_matched.tsv"),
+        ("dev_matched.tsv dev_mismatched.tsv", "dev", "mismatched", "dev_mismatched.tsv"),
+        ("train.data.txt train.gold.txt", "train", "data", "train.data.txt"),
+    ],
+)
+def test_of_several_files_the_part_is_the_plainest(
+    tmp_path: Path, names: str, part: Any, word: str, expected: str
+) -> None:
+    for name in names.split():
+        (tmp_path / name).touch()
+    assert find_part(tmp_path, part, word).name == expected
 
 
 GLUE = [

@@ -149,6 +149,18 @@ def test_an_interval_is_that_of_the_score(pretrained, data: Path, tmp_path: Path
     assert found["interval"] == pytest.approx(expected.interval)
 
 
+@pytest.mark.parametrize(
+    "name", ["RTE/dev.tsv", "MNLI/dev_mismatched.tsv", "MNLI/test_matched.tsv"]
+)
+def test_a_missing_file_is_named_before_anything_is_learned(
+    pretrained, data: Path, tmp_path: Path, name: str
+) -> None:
+    (data / name).unlink()
+    with pytest.raises(UserError, match="expected one file named after"):
+        run_glue(pretrained(), data, tmp_path / "out", settings=SETTINGS)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_folder_without_tasks_is_named(pretrained, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such folder"):
         run_glue(pretrained(), tmp_path / "none", tmp_path / "out")

@@ -76,6 +76,9 @@ def run_glue(
     """
     chosen = dict(settings or {})
     folders = glue_folders(data)
+    for task in glue.TASKS:
+        if task.name in folders:
+            _require_files(task, folders[task.name])
     out.mkdir(parents=True, exist_ok=True)
     found: dict[str, dict[str, Any]] = {}
     with held(out):
@@ -91,7 +94,7 @@ def run_glue(
                     model,
                     task,
                     train=find_part(folder, "train"),
-                    dev=_dev(task, folder),
+                    dev=find_part(folder, "dev"),
                     out=out / name,
                     watch=watch,
                     each=_mismatched(task, folder) if name == "mnli" else None,
@@ -108,8 +111,12 @@ def run_glue(
     return result
 
 
-def _dev(task: Task, folder: Path, word: str = "matched") -> Path:
-    return find_part(folder, "dev", word if task.name == "mnli" else "")
+def _require_files(task: Task, folder: Path) -> None:
+    """Errors: UserError where a file that will be read is not there."""
+    find_part(folder, "train")
+    for word in ("matched", "mismatched") if task.name == "mnli" else ("",):
+        find_part(folder, "dev", word)
+    _tests(task, folder)
 
 
 def _check_same(model: TextModel, task: Task, folder: Path, own: Path, chosen: FineTuning) -> None:
@@ -125,7 +132,7 @@ def _check_same(model: TextModel, task: Task, folder: Path, own: Path, chosen: F
             f"{own} was trained with {odd}={before.get(odd)!r}, asked is {stated[odd]!r}: choose "
             f"another folder, or remove it"
         )
-    train, dev = (task.read(file) for file in (find_part(folder, "train"), _dev(task, folder)))
+    train, dev = (task.read(find_part(folder, part)) for part in ("train", "dev"))
     known = about.get("origins", {})
     for name, value in origins(model, train, dev).items():
         if known.get(name) != value:
@@ -137,7 +144,7 @@ def _check_same(model: TextModel, task: Task, folder: Path, own: Path, chosen: F
 
 def _mismatched(task: Task, folder: Path) -> Each:
     """What the model of a seed scores on the second development part of MNLI."""
-    examples = task.read(_dev(task, folder, "mismatched"))
+    examples = task.read(find_part(folder, "dev", "mismatched"))
     return lambda best: evaluate(best.models[0], examples)["metrics"]
 
 
