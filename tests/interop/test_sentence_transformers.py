@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tokenizers as library
+from tokenizers import models, pre_tokenizers
 from typer.testing import CliRunner
 
 from bertwright.bench.embedding import checkpoint_folder
@@ -19,7 +21,7 @@ from bertwright.tasks.answers import ClosenessAnswer
 from bertwright.tasks.catalogue import table_task
 from bertwright.tasks.finetuning import finetune
 from bertwright.tasks.formats.tables import Columns
-from bertwright.text.tokenizers import WordPieceChoice
+from bertwright.text.tokenizers import Tokenizer, WordPieceChoice
 from bertwright.text.vocabularies import train_tokenizer
 from recipes_at_toy_size import toy
 from small_tasks import ENGLISH, classes, similar
@@ -35,13 +37,12 @@ def test_a_model_of_closeness_gives_the_same_vectors(tmp_path: Path, read: str) 
     model = load(checkpoint_folder(), "float32")
     task = table_task("own", Columns(), ClosenessAnswer(highest=5.0))
     head = {"kind": "plain", "read": read}
-    finetune(
-        model, task, train=similar(), dev=similar(), out=tmp_path / "own", head=head, **SETTINGS
-    )
+    learned = {"train": similar(), "dev": similar(), "length": 16, **SETTINGS}
+    finetune(model, task, out=tmp_path / "own", head=head, **learned)
     tuned = load(tmp_path / "own", "float32")
     export_sentence_transformers(tuned, tmp_path / "export", verify=True)
     theirs = SentenceTransformer(str(tmp_path / "export"), device="cpu").encode(list(TEXTS))
-    ours = tuned.embed(TEXTS, "mean" if read == "mean" else "cls")
+    ours = [said.vectors[0] for said in tuned.predict([(text, "A text.") for text in TEXTS])]
     assert np.abs(theirs - ours).max() < 1e-5
 
 
@@ -66,6 +67,29 @@ def test_vectors_are_the_same_whoever_writes_and_reads_them(
         assert np.abs(model.embed(TEXTS) - vectors).max() < 1e-5
     ends = encoder.rows(TEXTS)
     assert [len(row) for row in model.rows(TEXTS)] == [min(len(r), longest or 512) for r in ends]
+
+
+@pytest.mark.parametrize("system", ["modern", "gpt-2", "gpt", "t5"])
+def test_an_encoder_of_any_kind_gives_its_vectors_of_texts_of_any_length(
+    tmp_path: Path, system: str
+) -> None:
+    tokenizer = train_tokenizer([ENGLISH], WordPieceChoice(size=160))
+    recipe = toy(system, "encoder.initialisation={kind: width-aware}")
+    model = TextModel(Model.build(recipe, tokenizer.size, tokenizer), tokenizer, "float32")
+    export_sentence_transformers(model, tmp_path / "export", verify=True)
+    again = load(tmp_path / "export", "float32")
+    assert again.longest == model.longest
+    assert np.abs(again.embed(TEXTS) - model.embed(TEXTS)).max() < 1e-5
+
+
+def test_a_causal_model_that_was_published_is_given_what_embed_reads(tmp_path: Path) -> None:
+    backend = library.Tokenizer(models.WordLevel({"a": 0, "<|endoftext|>": 1}, "<|endoftext|>"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    backend.add_special_tokens(["<|endoftext|>"])
+    roles = dict.fromkeys(("unknown", "start", "end", "pad", "mask"), "<|endoftext|>")
+    tokenizer = Tokenizer(backend, roles)
+    model = TextModel(Model.build(toy("gpt-2"), tokenizer.size), tokenizer, "float32")
+    export_sentence_transformers(model, tmp_path / "export", verify=True)
 
 
 POOLED = {

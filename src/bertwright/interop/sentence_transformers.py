@@ -7,21 +7,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tokenizers as library
+from tokenizers.processors import TemplateProcessing
 
 from bertwright.compression.quantisation import unrounded
 from bertwright.errors import MissingExtra, UserError
 from bertwright.files import atomic_folder
 from bertwright.interop.huggingface import export_folder
-from bertwright.interop.huggingface.sentence_vectors import LENGTH, MODULES
+from bertwright.interop.huggingface.sentence_vectors import LENGTH, MODULES, NO_LIMIT
 from bertwright.interop.huggingface.writing import Export
 from bertwright.model.text_model import Pooling, TextModel
 from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.text.tokenizers import FILE, Tokenizer
 
 TEXTS = (
     "A text.",
     "Another one, which is longer than the first and goes on for a while.",
     "It costs 12.50, they said; \u201cnobody\u201d believed it!",
+    "A text goes on. " * 200,
 )
+"""Of several lengths, one of them longer than most encoders read."""
 
 TOLERANCE = 1e-4
 """Of a number of a vector, at most."""
@@ -37,14 +42,16 @@ def export_sentence_transformers(
 ) -> Export:
     """Write a folder for sentence-transformers; its vectors are those of ``embed``.
 
-    An encoder that was fine-tuned for closeness is pooled as it was trained, any other as ``embed``
-    does it. ``verify`` loads what was written and compares; a folder that differs is not kept.
+    An encoder that was fine-tuned for closeness is pooled, and reads as much of a text, as it was
+    trained, any other as ``embed`` does it. ``verify`` loads what was written and compares; a
+    folder that differs is not kept.
 
     Errors: UserError where no stock class computes the recipe, or the pooling; MissingExtra where
     ``verify`` finds no sentence-transformers.
     """
     pooling, model = _pooling(model), unrounded(model)
-    bare = TextModel(model.model, model.tokenizer, "float32", pooling, model.longest)
+    longest = model.maker.length if isinstance(model, FineTuned) else model.longest
+    bare = TextModel(model.model, model.tokenizer, "float32", pooling, longest)
     with atomic_folder(folder) as temporary:
         within = temporary / "stock"
         written = export_folder(bare.model, bare.tokenizer, within, family_name=family_name)
@@ -86,9 +93,24 @@ def _write(folder: Path, model: TextModel) -> None:
         "pooling_mode_max_tokens": False,
         "pooling_mode_mean_sqrt_len_tokens": False,
     }
+    longest = model.longest or NO_LIMIT
     _write_json(folder / MODULES, modules)
     _write_json(folder / "1_Pooling" / "config.json", pooled)
-    _write_json(folder / LENGTH, {"max_seq_length": model.longest or 512, "do_lower_case": False})
+    _write_json(folder / LENGTH, {"max_seq_length": longest, "do_lower_case": False})
+    _frame(folder / FILE, model.tokenizer)
+
+
+def _frame(file: Path, tokenizer: Tokenizer) -> None:
+    """Let a text stand between what starts and what ends one, as ``embed`` reads it, also where the
+    stock class that names what comes next reads it otherwise."""
+    backend, ids = library.Tokenizer.from_file(str(file)), tokenizer.specials
+    if backend.encode("").ids == [ids.start, ids.end]:
+        return
+    start, end = tokenizer.piece(ids.start), tokenizer.piece(ids.end)
+    backend.post_processor = TemplateProcessing(
+        single=f"{start} $A {end}", special_tokens=[(start, ids.start), (end, ids.end)]
+    )
+    backend.save(str(file))
 
 
 def _write_json(file: Path, content: Any) -> None:
