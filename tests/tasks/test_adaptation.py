@@ -15,6 +15,7 @@ from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.fine_tuned import load_fine_tuned
 from bertwright.tasks.finetuning import FineTuneResult, finetune
 from bertwright.tasks.formats.tables import Columns
+from bertwright.tasks.heads import Beginning, begin
 from bertwright.tasks.task import Task
 from recipes_at_toy_size import SYSTEMS
 from small_tasks import classes, partners, similar, tagged, until
@@ -82,6 +83,20 @@ def test_what_is_not_trained_stays_as_it_is(pretrained, way: Any, parts: str) ->
     assert changed <= set(parts.split())
     assert bool(changed) == bool(parts)
     assert found.as_dict()["trained_share"] < 0.9
+
+
+@pytest.mark.parametrize("system", ["bert", "modern"])
+def test_behind_blocks_that_begin_anew_a_head_begins_anew(pretrained, system: str) -> None:
+    source = pretrained(system)
+    for model in (source, adapted(source, "full", epochs=0).model):
+        kept, drawn = (
+            adapted(model, {"kind": "full", "reinitialised": number}, epochs=0).model.net.head
+            for number in (0, 1)
+        )
+        own = kept.choice.build(Beginning(source.model.recipe, 2))
+        begin(own, None, seed=0)
+        assert torch.equal(drawn.enter.dense.weight, own.enter.dense.weight)
+        assert not torch.equal(drawn.enter.dense.weight, kept.enter.dense.weight)
 
 
 def test_adapters_and_norms_are_all_that_adapters_train(pretrained) -> None:

@@ -263,13 +263,14 @@ class Head(nn.Module):
         return self.out(dropout(x, after, noise, 1)).float()
 
 
-def begin(head: Head, model: Model, seed: int) -> None:
+def begin(head: Head, model: Model | None, seed: int) -> None:
     """Draw a head's parameters (deviation 0.02, as BERT's; of LSTMs by their width), then inherit
-    what there is."""
+    what a model has of it."""
     initialise(head, Published(), seed)
     if isinstance(head.enter, OverWords):
         initialise(head.enter, FanIn(gain=1.0), seed)
-    head.choice.inherit(head, model)
+    if model is not None:
+        head.choice.inherit(head, model)
 
 
 def go_on(head: Head, tuned: Head) -> bool:

@@ -167,14 +167,15 @@ class Training:
     def _begin_head(self, head: Head, part: Part, seed: int) -> bool:
         """One that knows nothing, or what that of a fine-tuned model knows: of the same task all,
         of another its first part. Whether its first maps are known."""
-        known = self.source
-        if isinstance(known, FineTuned) and known.knows(part.task, head):
-            head.load_state_dict(known.net.head.state_dict())
+        known, anew = self.source, self.net.adaptation.anew
+        tuned = known if isinstance(known, FineTuned) and not anew else None
+        if tuned is not None and tuned.knows(part.task, head):
+            head.load_state_dict(tuned.net.head.state_dict())
             part.answering.unfold_from(head.out)
             return True
-        begin(head, known.model, seed)
+        begin(head, None if anew else known.model, seed)
         part.answering.begin(head.out, known)
-        return isinstance(known, FineTuned) and go_on(head, known.net.head)
+        return tuned is not None and go_on(head, tuned.net.head)
 
     def _standardise(self, kept: KeptStates, known: Sequence[bool]) -> None:
         """Let heads learn on states in standard form, unless they begin as one of pre-training."""

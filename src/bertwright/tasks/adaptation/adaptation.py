@@ -52,6 +52,11 @@ class Adaptation(Choice):
         """Whether the encoder itself stays as it is, and at most something is added to it."""
         return False
 
+    @property
+    def anew(self) -> bool:
+        """Whether the last block begins anew, and so whatever stands behind it."""
+        return False
+
     def usual_rate(self, recipe: Recipe) -> float:
         """The learning rate: narrow models want larger steps (Turc et al. 2019), and so do those
         that Muon has trained, where they are changed themselves."""
@@ -93,7 +98,8 @@ class Full(Adaptation):
     """Everything is trained.
 
     ``layer_decay`` multiplies the rate from block to block, down from the head. The last
-    ``reinitialised`` blocks begin anew (Zhang et al. 2021).
+    ``reinitialised`` blocks begin anew, and with them the pooler or the transform (Zhang et al.
+    2021).
     """
 
     kind: Literal["full"] = "full"
@@ -103,6 +109,10 @@ class Full(Adaptation):
     @property
     def decay_by_level(self) -> float:
         return self.layer_decay
+
+    @property
+    def anew(self) -> bool:
+        return self.reinitialised > 0
 
     def check(self, recipe: Recipe) -> str | None:
         blocks = len(recipe.encoder.widths) - 1
