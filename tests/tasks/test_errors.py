@@ -6,7 +6,7 @@ import pytest
 
 from bertwright.tasks.answers import Answer, Prediction
 from bertwright.tasks.errors import wrong
-from bertwright.tasks.formats.examples import Example, Question
+from bertwright.tasks.formats.examples import Example, Question, TaggedWords
 from bertwright.tasks.task import Task
 
 
@@ -52,3 +52,24 @@ def test_how_far_is_told_on_the_scale_of_what_is_said(answer: Any) -> None:
 def test_of_numbers_the_scale_is_their_own() -> None:
     examples = [Example("a", label=label) for label in (100.0, 10.0)]
     assert listed("number", examples, [98.0, 13.0]) == [13.0, 98.0]
+
+
+def surest(kind: str, examples: list[Any], said: list[Prediction]) -> list[Any]:
+    task = Task("own", Answer.choose(kind))
+    return [line["prediction"] for line in wrong(task, examples, said)]
+
+
+def test_a_sentence_is_as_surely_wrong_as_its_surest_wrong_tag() -> None:
+    sentence = TaggedWords(("a", "b"), ("O", "X"))
+    said = [Prediction(("O", "O"), (0.99, 0.51)), Prediction(("Y", "O"), (0.4, 0.95))]
+    assert surest("tags", [sentence] * 2, said) == [("Y", "O"), ("O", "O")]
+
+
+def test_a_label_that_is_left_out_is_wrong_as_surely_as_it_is_thought_absent() -> None:
+    example = Example("x", label=("red", "old"))
+    said = [
+        Prediction(("red",), {"red": 0.99, "old": 0.4, "new": 0.1}),  # wrong by 0.6
+        Prediction((), {"red": 0.001, "old": 0.002, "new": 0.003}),  # by 0.999
+        Prediction(("red", "old", "new"), {"red": 0.9, "old": 0.9, "new": 0.7}),  # by 0.7
+    ]
+    assert surest("labels", [example] * 3, said) == [(), ("red", "old", "new"), ("red",)]

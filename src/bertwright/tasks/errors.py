@@ -40,7 +40,7 @@ def wrong(
     number = task.answer.own_kind() in ("number", "closeness", "relevance")
     highest = _highest(task, lines) if number else 1.0
     chosen = [
-        (_how_far(line, highest) if number else _how_sure(prediction), place, line)
+        (_how_far(line, highest) if number else _how_sure(line, prediction), place, line)
         for place, (line, prediction) in enumerate(zip(lines, predictions, strict=True))
         if number or not _is_right(task, line)
     ]
@@ -73,8 +73,16 @@ def _how_far(line: dict[str, Any], highest: float) -> float:
     return abs(float(line["reference"]) / highest - float(line["prediction"]))
 
 
-def _how_sure(prediction: Prediction) -> float:
-    chances = prediction.probabilities
+def _how_sure(line: dict[str, Any], prediction: Prediction) -> float:
+    """The probability of what is wrong: of the surest tag that is, or of the surest label that is
+    said or left out."""
+    right, said, chances = line["reference"], prediction.answer, prediction.probabilities
+    if isinstance(chances, dict) and isinstance(said, tuple):
+        odd = set(right).symmetric_difference(said)
+        own = {label: chances.get(label, 0.0) for label in odd}
+        return max(p if label in said else 1 - p for label, p in own.items())
     if isinstance(chances, dict):
         return max(chances.values())
+    if isinstance(chances, tuple) and isinstance(said, tuple):
+        return max(p for tag, other, p in zip(right, said, chances, strict=True) if tag != other)
     return max(chances, default=0.0) if isinstance(chances, tuple) else float(chances or 0.0)
