@@ -13,7 +13,17 @@ from bertwright.analysis.behaviour.malformed import PERTURBATIONS, MalformedInpu
 from bertwright.analysis.planted.models import SENTENCES, small_subject
 from bertwright.analysis.subject import Subject
 from bertwright.analysis.texts import read_texts
+from bertwright.model.model import Model
+from bertwright.model.text_model import TextModel
 from bertwright.tasks.formats.examples import Example
+from bertwright.text.tokenizers import (
+    ByteBpeChoice,
+    TokenizerChoice,
+    UnigramChoice,
+    WordPieceChoice,
+)
+from bertwright.text.vocabularies import train_tokenizer
+from recipes_at_toy_size import toy
 
 TEXTS = [Example(text) for text in SENTENCES for _ in range(4)]
 
@@ -49,6 +59,24 @@ def test_words_are_moved_or_left_out_and_never_made(name: str) -> None:
         left = Counter(words[:length]) - Counter(found)
         assert not Counter(found) - Counter(words[:length])
         assert not left or name == "without function words"
+
+
+@pytest.mark.parametrize(
+    "choice", [WordPieceChoice(size=200), ByteBpeChoice(size=400), UnigramChoice(size=120)]
+)
+def test_words_that_stay_where_they_are_are_the_text_that_was_given(
+    choice: TokenizerChoice,
+) -> None:
+    told = ["I don't like it, really: a well-made film! ", "the film \N{GRINNING FACE} is  good"]
+    tokenizer = train_tokenizer(told[:1] * 20, choice)
+    model = Model.build(toy("bert"), tokenizer.size, tokenizer)
+    subject = Subject("", TextModel(model, tokenizer, "float32"))
+    for text in told:
+        for length in (128, 9):
+            (own,) = read_texts(subject, [Example(text)], length)
+            joined = " ".join(*parts_of(own))
+            assert joined == text if length == 128 else text.startswith(joined)
+            assert read_texts(subject, [Example(joined)])[0].pieces == own.pieces
 
 
 def test_a_pair_stays_two() -> None:

@@ -1,5 +1,6 @@
 """Names: what is exchanged for what, and how often an answer changes by what is put there."""
 
+from functools import partial
 from pathlib import Path
 
 from bertwright.analysis.analysis import Analysis, Case
@@ -68,6 +69,10 @@ def test_a_word_is_written_as_the_one_it_stands_for() -> None:
         "Anna",
     ]
     assert like("book", "Film") == "Book"
+    anna = Exchange(0, "mary", ("Anna",), (partial(like, "Anna"),))
+    assert anna.applied([["(Mary),", "Mary's", "Maryland"]]) == [
+        [["(Anna),", "Anna's", "Maryland"]]
+    ]
     letters = Exchange(0, "mary", (), ()).as_letters()
     assert letters.applied([["Mary", "sees"]]) == [[["mary", "sees"]], [["MARY", "sees"]]]
 

@@ -42,7 +42,8 @@ class ReadText:
         parts: (T,) which of a pair each place belongs to.
         segmented: whether the encoder is told so.
         word: (T,) the word that each piece is part of, -1 for special ones.
-        words: as they are written.
+        words: as they are given, or else as their pieces spell them.
+        written: each text of it as it is written, as far as it is read.
         marks: (T,) bool for each kind of place.
         source: what it was read from.
     """
@@ -52,6 +53,7 @@ class ReadText:
     segmented: bool
     word: NDArray[np.int64]
     words: tuple[str, ...]
+    written: tuple[str, ...]
     marks: dict[Mark, NDArray[np.bool_]]
     source: Text
 
@@ -165,7 +167,8 @@ def digest(texts: Sequence[ReadText]) -> str:
 
 
 def _read(subject: Subject, maker: RowMaker, text: Text) -> ReadText:
-    parts = [_words(subject, part) for part in _parts(text)]
+    sources = _parts(text)
+    parts = [_words(subject, part) for part in sources]
     room = maker.length - 2 - maker.separators * (len(parts) - 1)
     read = [_fitting(own, most) for own, most in zip(parts, _rooms(parts, room), strict=True)]
     pieces, told = maker.joined([[i for _, ids in own for i in ids] for own in read])
@@ -176,7 +179,12 @@ def _read(subject: Subject, maker: RowMaker, text: Text) -> ReadText:
             words.append(spelled)
             place += len(ids)
         place += maker.separators
-    return ReadText(pieces, told, maker.segmented, word, tuple(words), _marks(word, words), text)
+    written = tuple(
+        source if own == whole and isinstance(source, str) else _written(subject, source, own)
+        for source, whole, own in zip(sources, parts, read, strict=True)
+    )
+    marks = _marks(word, words)
+    return ReadText(pieces, told, maker.segmented, word, tuple(words), written, marks, text)
 
 
 def _parts(text: Text) -> list[str | tuple[str, ...]]:
@@ -196,6 +204,17 @@ def _words(subject: Subject, part: str | tuple[str, ...]) -> list[tuple[str, lis
     ids, starts = tokenizer.words(list(part))
     bounds = pairwise([*starts, len(ids)])
     return [(word, ids[begin:end]) for word, (begin, end) in zip(part, bounds, strict=True)]
+
+
+def _written(
+    subject: Subject, part: str | tuple[str, ...], read: list[tuple[str, list[int]]]
+) -> str:
+    """A text as far as these words of it."""
+    if not isinstance(part, str):
+        return " ".join(part[: len(read)])
+    _, spans = subject.tokenizer.encode_spans([part])[0]
+    number = sum(len(ids) for _, ids in read)
+    return part[: spans[number - 1][1]] if number else ""
 
 
 def _rooms(parts: Sequence[list[tuple[str, list[int]]]], room: int) -> Sequence[int]:

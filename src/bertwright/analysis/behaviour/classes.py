@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from bertwright.analysis.analysis import Case
 from bertwright.analysis.classifying import names_classes
 from bertwright.analysis.subject import Subject
@@ -37,9 +35,6 @@ def likeliest(chances: Sequence[Mapping[str, float]]) -> list[str]:
 
 
 def parts_of(text: ReadText) -> list[Words]:
-    """The words of each part of a text."""
-    of_word = np.array(text.parts)[text.marks["first"]]
-    return [
-        [word for word, own in zip(text.words, of_word, strict=True) if own == part]
-        for part in range(max(text.parts) + 1)
-    ]
+    """The words of each part of a text, as spaces set them apart: joined by these they are what is
+    written, whatever pieces a tokenizer makes of it."""
+    return [part.split(" ") for part in text.written]

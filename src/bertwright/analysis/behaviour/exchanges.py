@@ -1,5 +1,6 @@
 """Words of texts and what can stand in their place."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,10 +30,14 @@ class Exchange:
         return replace(self, others=("small letters", "capitals"), writers=(str.lower, str.upper))
 
     def applied(self, parts: Sequence[Words]) -> list[list[Words]]:
-        """The parts of the text with each of them."""
+        """The parts of the text with each of them; marks beside the word stay."""
+        word = re.compile(rf"(?<!\w){re.escape(self.word)}(?!\w)", re.IGNORECASE)
+
+        def in_place(own: str, write: Callable[[str], str]) -> str:
+            return word.sub(lambda old: write(old[0]), own)
+
         return [
-            [[write(own) if own.lower() == self.word else own for own in part] for part in parts]
-            for write in self.writers
+            [[in_place(own, write) for own in part] for part in parts] for write in self.writers
         ]
 
 

@@ -1,6 +1,7 @@
 """What a fine-tuned model says of texts that are none any more (Sankar et al. 2019; Pham et al.
 2021): words in other orders, or left out."""
 
+import re
 from collections.abc import Callable
 from typing import Literal
 
@@ -29,14 +30,14 @@ have
 had and or but if that this these those it its he she they we you i not no will would can could may
 might shall should"""
 
-FUNCTION_WORDS = frozenset(_SAID.split())
+FUNCTION_WORD = re.compile(rf"(?<!\w)({'|'.join(_SAID.split())})(?!\w)", re.IGNORECASE)
 
 
 class MalformedInput(Analysis):
     """The share of texts whose class stays as it was where their words are shuffled, wholly or in
     twos or threes that stay together, where two neighbours change places, where words come from the
     end, where function words are left out; and how much less sure the model is of that class. What
-    is drawn is drawn ``draws`` times. A pair of texts stays two."""
+    is drawn is drawn ``draws`` times. Spaces set words apart; a pair of texts stays two."""
 
     kind: Literal["malformed-input"] = "malformed-input"
     draws: int = Field(default=5, ge=1)
@@ -46,7 +47,11 @@ class MalformedInput(Analysis):
     source = "Pham et al. 2021"
 
     def lacks(self, case: Case) -> str | None:
-        return lacks_classes(case)
+        if (lacking := lacks_classes(case)) is not None:
+            return lacking
+        if any(len(part) > 1 for text in case.texts for part in parts_of(text)):
+            return None
+        return "no text has two words with a space between"
 
     def run(self, case: Case) -> Found:
         whole = [parts_of(text) for text in case.texts]
@@ -115,8 +120,8 @@ def reversed_words(words: Words, generator: np.random.Generator) -> Words:
 
 
 def without_function_words(words: Words, generator: np.random.Generator) -> Words:
-    """Those that say something by themselves; all where there are none."""
-    return [word for word in words if word.lower() not in FUNCTION_WORDS] or words
+    """Those that say something by themselves, with all marks; all where there are none."""
+    return [left for word in words if (left := FUNCTION_WORD.sub("", word))] or words
 
 
 PERTURBATIONS: dict[str, Perturbation] = {

@@ -31,7 +31,7 @@ class Item(Settings):
     """One test.
 
     Attributes:
-        text: or a pair of them; its words are what white space sets apart.
+        text: or a pair of them.
         before: what it was made from, for all forms but the first.
         label: the class that is right; of a direction that which must not become less likely.
     """
@@ -98,7 +98,7 @@ def tested(subject: Subject, suite: Suite, seed: int) -> Tested:
 
 def words_of(text: str | tuple[str, str]) -> list[Words]:
     """The words of each part."""
-    return [part.split() for part in ([text] if isinstance(text, str) else text)]
+    return [part.split(" ") for part in ([text] if isinstance(text, str) else text)]
 
 
 def text_of(parts: Sequence[Words]) -> str | tuple[str, str]:

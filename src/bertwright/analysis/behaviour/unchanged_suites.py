@@ -65,8 +65,10 @@ def letters_swapped(parts: Parts, generator: np.random.Generator) -> Parts:
 
 def full_stop(parts: Parts, generator: np.random.Generator) -> Parts:
     """A full stop at the end, or none where there was one."""
-    *before, last = parts
-    return [*before, last[:-1] if last[-1:] == ["."] else [*last, "."]]
+    *before, (*own, end) = parts
+    if not end.endswith("."):
+        return [*before, [*own, end, "."]]
+    return [*before, own if end == "." else [*own, end[:-1]]]
 
 
 def _changed(

@@ -4,6 +4,7 @@ Of names those are left out that are also other words (Rose, Mark, China) or nam
 (Florence, Jordan).
 """
 
+import re
 from collections.abc import Mapping, Sequence
 
 from bertwright.analysis.texts import ReadText
@@ -63,6 +64,6 @@ def things_in(text: ReadText) -> list[str]:
 def tagged(text: ReadText, tag: str) -> list[str]:
     """The words with this tag; all of them where there are no tags."""
     if not isinstance(text.source, Tree):
-        return list(text.words)
+        return re.findall(r"\w+", " ".join(text.written))
     tags = text.source.tags[: len(text.words)]
     return [word for word, own in zip(text.words, tags, strict=True) if own == tag]
