@@ -71,6 +71,15 @@ def test_an_empty_line_is_a_line(model) -> None:
     ] == ["a", "", "b"]
 
 
+def test_a_line_without_an_object_is_left_out_when_resuming_too(model) -> None:
+    lines = ["", json.dumps({"sentence": "a"}), " ", json.dumps({"sentence": "b"}), ""]
+    asked = [(f"line {number}", line) for number, line in enumerate(lines)]
+    said = list(predict_lines(model, asked, ".jsonl"))
+    assert [line["text"] for line in said] == ["a", "b"]
+    kept = [("part line 1", json.dumps(said[0]))]
+    assert list(predict_lines(model, asked, ".jsonl", kept)) == said[1:]
+
+
 def test_pairs_come_with_a_tab_between(pair_model) -> None:
     (said,) = predict_lines(pair_model, [("line 1", "The red bird\tThe tree")], ".txt")
     assert (said["text"], said["pair"]) == ("The red bird", "The tree")

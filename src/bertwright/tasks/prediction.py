@@ -55,9 +55,11 @@ def asked_in(path: Path, task: Task) -> Iterator[AnyExample]:
 
 
 def asked_by(lines: Iterable[Line], layout: str, task: Task) -> Iterator[AnyExample]:
-    """The same of lines in the layout of a ``.txt`` or a ``.jsonl`` file."""
+    """The same of lines in the layout of a ``.txt`` or a ``.jsonl`` file, which may have lines
+    without an object."""
     parse = PARSERS[layout]
-    return (parse(where, line, task) for where, line in lines)
+    asked = (at for at in lines if layout != ".jsonl" or at[1].strip())
+    return (parse(where, line, task) for where, line in asked)
 
 
 def predict(model: FineTuned, examples: Iterable[AnyExample]) -> Iterator[dict[str, Any]]:
