@@ -201,6 +201,43 @@ def test_a_signal_loses_nothing_that_was_taken(folder: Path, encoder: TextModel)
         np.testing.assert_allclose(json.loads(answer)[0], expected[number], atol=1e-4)
 
 
+NEVER_ENDING = """
+import asyncio, time
+from contextlib import asynccontextmanager
+from fastapi import FastAPI
+from bertwright.serving.door import Gate
+from bertwright.serving.server import listen, run
+
+@asynccontextmanager
+async def lifespan(_):
+    print("listening", flush=True)
+    yield
+    await asyncio.to_thread(time.sleep, 60)
+
+app = FastAPI(lifespan=lifespan)
+app.state.gate = Gate(1)
+if {busy}:
+    app.state.gate.enter("/embed")
+with listen("127.0.0.1", 0) as listening:
+    run(app, listening)
+"""
+
+
+@pytest.mark.parametrize(("busy", "number"), [(True, signal.SIGTERM), (False, signal.SIGINT)])
+def test_a_second_signal_ends_it_at_once(busy: bool, number: signal.Signals) -> None:
+    code = NEVER_ENDING.format(busy=busy)
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "listening\n"
+    process.send_signal(number)
+    # Until it waits for who is inside, or else for what has been taken.
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.8)
+    process.send_signal(number)
+    assert process.wait(5) == 128 + number
+    process.stdout.close()
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -1,6 +1,7 @@
 """The server: a socket, and an end that loses nothing."""
 
 import logging
+import os
 import socket
 import sys
 from types import FrameType
@@ -67,9 +68,10 @@ class Draining(uvicorn.Server):
         self._num_quiet = 0
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal closes the gate, the second one ends at once."""
+        """The first signal closes the gate, the second one ends the process, whatever computes."""
         if self._gate.closed:
-            super().handle_exit(sig, frame)
+            # Not by the signal itself, to which the first process of a container is deaf.
+            os._exit(128 + sig)
         self._gate.close()
 
     async def on_tick(self, counter: int) -> bool:
