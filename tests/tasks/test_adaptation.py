@@ -99,13 +99,14 @@ def test_behind_blocks_that_begin_anew_a_head_begins_anew(pretrained, system: st
         assert not torch.equal(drawn.enter.dense.weight, kept.enter.dense.weight)
 
 
-def test_adapters_and_norms_are_all_that_adapters_train(pretrained) -> None:
-    model = pretrained("bert")
+@pytest.mark.parametrize("system", ["bert", "modern"])
+def test_adapters_and_norms_are_all_that_adapters_train(pretrained, system: str) -> None:
+    model = pretrained(system)
     found = adapted(model, {"kind": "adapters", "width": 4}, rate=1e-2)
     before = dict(model.model.encoder.named_parameters())
     own = dict(found.model.net.encoder.named_parameters())
     moved = {n for n in own if n not in before or not torch.equal(own[n], before[n])}
-    assert all("adapters" in n or "norms" in n for n in moved)
+    assert moved == {n for n in own if ".adapters." in n or ".norms." in n}
 
 
 @every_way

@@ -184,7 +184,8 @@ class Frozen(Adaptation):
 
 
 class Adapters(Adaptation):
-    """A small network behind every sublayer, and the norms (Houlsby et al. 2019)."""
+    """A small network behind every sublayer, and the norms of the blocks (Houlsby et al. 2019,
+    figure 2)."""
 
     kind: Literal["adapters"] = "adapters"
     width: int = Field(default=16, ge=1)
