@@ -1,5 +1,6 @@
 """What is answered over HTTP is what the same model says offline."""
 
+import asyncio
 import base64
 import re
 
@@ -10,6 +11,7 @@ from bertwright.interop.onnx.reading import load_onnx
 from bertwright.interop.onnx.writing import export_onnx
 from bertwright.serving.refusals import OpenAIRefused, Refused
 from bertwright.tasks.formats.examples import Example, Question
+from bertwright.text.tokenizers import Tokenizer
 from small_tasks import TEXTS
 
 ODD = ["", "red", "The [MASK] bird", "unbelievably " * 20, *TEXTS[:5]]
@@ -285,3 +287,28 @@ def test_the_page_shows_the_text(serving, solvers) -> None:
     assert long.status_code == 413
     assert "64 are shown" in long.json()["error"]
     assert client.post("/explore", json={"text": " "}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        ("/embed", {"inputs": "a"}),
+        ("/explore", {"text": "a"}),
+        ("/fill-mask", {"inputs": "[MASK]"}),
+    ],
+)
+def test_no_text_becomes_pieces_where_requests_are_taken(
+    serving, monkeypatch: pytest.MonkeyPatch, path: str, asked: dict
+) -> None:
+    looping: list[bool] = []
+    for name in ("encode_batch", "encode_hiding"):
+        method = getattr(Tokenizer, name)
+
+        def noted(*given, method=method):
+            looping.append(asyncio._get_running_loop() is not None)
+            return method(*given)
+
+        monkeypatch.setattr(Tokenizer, name, noted)
+    assert serving().post(path, json=asked).status_code == 200
+    assert looping
+    assert not any(looping)

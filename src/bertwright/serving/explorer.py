@@ -4,6 +4,7 @@ One of the model's threads makes the page, while the others wait: what looks at 
 encoder must be alone with it.
 """
 
+import asyncio
 from collections.abc import Sequence
 from importlib import resources
 
@@ -47,7 +48,8 @@ async def explore(asked: ExploreRequest, request: Request) -> HTMLResponse:
     served = desk.models.find(asked.model, "explore")
     if not asked.text.strip():
         raise Refusal(422, "text: there is none: type some words")
-    size = len(served.model.pieces([asked.text])[0]) + 2
+    (pieces,) = await asyncio.to_thread(served.model.pieces, [asked.text])
+    size = len(pieces) + 2
     if size > LONGEST:
         raise Refusal(413, f"the text has {size} tokens, and {LONGEST} are shown: shorten it")
     rows = [(served, asked.text)]
