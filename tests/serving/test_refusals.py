@@ -128,6 +128,23 @@ def test_a_long_question_is_cut_where_that_is_asked_for(serving, solvers) -> Non
     assert serving({"reader": solvers["reader"]}).post("/answer", json=asked).status_code == 200
 
 
+@pytest.mark.parametrize("text_tokens", [3, 20, 600])
+@pytest.mark.parametrize("name", ["judge", "pairs", "topics", "number", "near", "rank"])
+def test_what_is_to_be_cut_is_read_as_far_as_any_text_is(
+    serving, solvers, name: str, text_tokens: int
+) -> None:
+    long = "bird " * 700
+    pair = name in ("pairs", "near", "rank")
+    inputs = [[long, f"red {long}"]] if pair else [[long]]
+    client = serving({name: solvers[name]}, text_tokens=text_tokens)
+    assert client.post("/predict", json={"inputs": inputs}).status_code == 413
+    answer = client.post("/predict", json={"inputs": inputs, "truncate": True})
+    assert answer.status_code == 200, answer.text
+    if name == "rank":
+        asked = {"query": "red", "texts": [long, "red bird"], "truncate": True}
+        assert client.post("/rerank", json=asked).status_code == 200
+
+
 def test_a_text_of_nothing_has_no_vector(serving, encoder) -> None:
     client = serving({"table": static_table(encoder, 8)})
     assert client.post("/embed", json={"inputs": "red"}).status_code == 200

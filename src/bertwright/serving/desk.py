@@ -7,6 +7,7 @@ that takes too long, is taken out of the queue.
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from math import ceil
 from typing import Any
 
@@ -19,7 +20,7 @@ from bertwright.serving.batching import Closed, Compute, Full
 from bertwright.serving.refusals import CLIENT_LEFT, Refusal
 from bertwright.serving.served import Models, Served
 from bertwright.serving.settings import Settings
-from bertwright.tasks.answers import Floats, Prediction
+from bertwright.tasks.answers import ClosenessAnswer, Floats, Prediction
 from bertwright.tasks.answers.answer import by_example
 from bertwright.tasks.encoding import TaskRow
 from bertwright.tasks.fine_tuned import FineTuned
@@ -169,10 +170,15 @@ class Desk:
         self._require_few(examples)
         model, longest = served.model, self._settings.text_tokens
         assert isinstance(model, FineTuned)
-        rows = model.answering.rows(model.maker, examples)
+        answer, maker = model.task.answer, model.maker
+        if truncate and getattr(answer, "stride", None) is None:
+            maker = replace(maker, length=min(maker.length, longest))
+        rows = model.answering.rows(maker, examples)
         sizes = [0] * len(examples)
         for row in rows:
-            sizes[row.example] += len(row.pieces)
+            # All rows of an example are of one text, unless it compares several.
+            others = 0 if isinstance(answer, ClosenessAnswer) else sizes[row.example]
+            sizes[row.example] = max(sizes[row.example], others + len(row.pieces))
             if row.num_cut and not truncate:
                 more = f"{row.num_cut} tokens more than are read"
                 what = "question" if isinstance(examples[row.example], Question) else "text"
