@@ -23,8 +23,8 @@ from bertwright.model.text_model import TextModel
 from bertwright.tasks.fine_tuned import Asked, FineTuned, as_examples
 
 RangeObserver = Literal["extremes", "percentile", "entropy"]
-"""What is taken for a range: from the least to the greatest value that is seen; without a
-hundred-thousandth part of them, half of it at either end; as wide as the distribution of
+"""What is taken for a range: from the least to the greatest value that is seen; without the
+hundred-thousandth part of them that lies farthest from zero; as wide as the distribution of
 magnitudes differs least from itself when it is rounded."""
 
 PERCENTILE = 99.999
