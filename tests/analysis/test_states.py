@@ -95,6 +95,7 @@ def test_control_tags_are_of_words_and_as_frequent_as_tags() -> None:
     words = [str(n % 500) for n in range(2000)]
     tags = np.array(["A"] * 1500 + ["B"] * 500)
     found = control_tags(words, tags, 0)
+    assert (found != control_tags(words, tags, 0, 1)).any()
     assert all(len(set(found[n::500])) == 1 for n in range(500))
     assert (found == "A").mean() == pytest.approx(0.75, abs=0.06)
 
