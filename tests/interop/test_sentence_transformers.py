@@ -1,6 +1,7 @@
 """An encoder as sentence-transformers reads it: the same vectors."""
 
 import json
+from copy import copy
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,16 @@ from typer.testing import CliRunner
 
 from bertwright.bench.embedding import checkpoint_folder
 from bertwright.cli.application import app
+from bertwright.compression.trimming import trim
 from bertwright.errors import UserError
+from bertwright.interop.huggingface import import_folder
 from bertwright.interop.huggingface.sentence_vectors import read_sentence_vectors
 from bertwright.interop.loading import load
 from bertwright.interop.sentence_transformers import TEXTS, export_sentence_transformers
 from bertwright.model import Model
-from bertwright.model.text_model import Pooling, TextModel
+from bertwright.model.folder import save_model
+from bertwright.model.text_model import TextModel
+from bertwright.recipes import Pooling, Vectors
 from bertwright.tasks.answers import ClosenessAnswer
 from bertwright.tasks.catalogue import table_task
 from bertwright.tasks.finetuning import finetune
@@ -58,13 +63,19 @@ def encoder() -> TextModel:
 def test_vectors_are_the_same_whoever_writes_and_reads_them(
     tmp_path: Path, encoder: TextModel, pooling: Pooling, longest: int | None
 ) -> None:
-    model = TextModel(encoder.model, encoder.tokenizer, "float32", pooling, longest)
+    net = copy(encoder.model)
+    own = Vectors(pooling=pooling, longest=longest)
+    net.recipe = net.recipe.model_copy(update={"vectors": own})
+    model = TextModel(net, encoder.tokenizer, "float32")
     vectors = model.embed(TEXTS)
     for number in range(2):
         folder = tmp_path / str(number)
         export_sentence_transformers(model, folder, verify=True)
-        model = load(folder, "float32")
-        assert np.abs(model.embed(TEXTS) - vectors).max() < 1e-5
+        save_model(tmp_path / f"own {number}", *import_folder(folder))
+        trim(load(tmp_path / f"own {number}"), TEXTS).save(tmp_path / f"small {number}")
+        for written in (folder, tmp_path / f"own {number}", tmp_path / f"small {number}"):
+            model = load(written, "float32")
+            assert np.abs(model.embed(TEXTS) - vectors).max() < 1e-5
     ends = encoder.rows(TEXTS)
     assert [len(row) for row in model.rows(TEXTS)] == [min(len(r), longest or 512) for r in ends]
 
@@ -108,7 +119,7 @@ def test_what_vectors_are_made_of_is_read_or_refused(
     export_sentence_transformers(encoder, tmp_path / "own")
     (tmp_path / "own" / "1_Pooling" / "config.json").write_text(json.dumps(POOLED[said]))
     if said in ("mean", "cls"):
-        assert load(tmp_path / "own").pooling == said
+        assert load(tmp_path / "own").model.recipe.vectors.pooling == said
         return
     with pytest.raises(UserError, match=said):
         load(tmp_path / "own")

@@ -3,6 +3,7 @@ it which states become the vector of a text."""
 
 import json
 import shutil
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from bertwright.files import atomic_folder
 from bertwright.interop.huggingface import export_folder
 from bertwright.interop.huggingface.sentence_vectors import LENGTH, MODULES, NO_LIMIT
 from bertwright.interop.huggingface.writing import Export
-from bertwright.model.text_model import Pooling, TextModel
+from bertwright.model.text_model import TextModel
+from bertwright.recipes import Pooling, Vectors
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.text.tokenizers import FILE, Tokenizer
 
@@ -49,9 +51,7 @@ def export_sentence_transformers(
     Errors: UserError where no stock class computes the recipe, or the pooling; MissingExtra where
     ``verify`` finds no sentence-transformers.
     """
-    pooling, model = _pooling(model), unrounded(model)
-    longest = model.maker.length if isinstance(model, FineTuned) else model.longest
-    bare = TextModel(model.model, model.tokenizer, "float32", pooling, longest)
+    bare = _pooled(unrounded(model))
     with atomic_folder(folder) as temporary:
         within = temporary / "stock"
         written = export_folder(bare.model, bare.tokenizer, within, family_name=family_name)
@@ -63,9 +63,16 @@ def export_sentence_transformers(
     return Export(written.architecture, difference, written.left_behind)
 
 
-def _pooling(model: TextModel) -> Pooling:
-    if not isinstance(model, FineTuned):
-        return model.pooling
+def _pooled(model: TextModel) -> TextModel:
+    """The encoder, whose recipe makes vectors as the head of a fine-tuned one does."""
+    net = copy(model.model)
+    if isinstance(model, FineTuned):
+        vectors = Vectors(pooling=_pooling(model), longest=model.maker.length)
+        net.recipe = net.recipe.model_copy(update={"vectors": vectors})
+    return TextModel(net, model.tokenizer, "float32")
+
+
+def _pooling(model: FineTuned) -> Pooling:
     if model.task.answer.name != "closeness":
         raise UserError(
             f"a model for {model.task.name} gives no vectors: export it to huggingface, or "
@@ -81,15 +88,16 @@ def _pooling(model: TextModel) -> Pooling:
 
 
 def _write(folder: Path, model: TextModel) -> None:
-    width = model.model.recipe.encoder.width
+    recipe = model.model.recipe
+    width, pooling = recipe.encoder.width, recipe.vectors.pooling
     modules = [
         {"idx": 0, "name": "0", "path": "", "type": f"{_STOCK}.Transformer"},
         {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{_STOCK}.Pooling"},
     ]
     pooled = {
         "word_embedding_dimension": width,
-        "pooling_mode_cls_token": model.pooling == "cls",
-        "pooling_mode_mean_tokens": model.pooling == "mean",
+        "pooling_mode_cls_token": pooling == "cls",
+        "pooling_mode_mean_tokens": pooling == "mean",
         "pooling_mode_max_tokens": False,
         "pooling_mode_mean_sqrt_len_tokens": False,
     }

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -31,9 +31,9 @@ from bertwright.model.reading import ReadBatch, read_batches, single
 from bertwright.model.scoring import pseudo_log_likelihoods
 from bertwright.objectives.causal import Causal
 from bertwright.objectives.masked import Masked
+from bertwright.recipes import Pooling
 from bertwright.text.tokenizers import Tokenizer
 
-Pooling = Literal["mean", "cls"]
 Vectors = NDArray[np.float32]
 
 
@@ -51,18 +51,11 @@ class TextModel:
     ``precision`` None takes bfloat16 where the device multiplies it natively, else float32. In
     ``int8`` the matrices of the encoder are of 8 bits, and so is what they are multiplied with, all
     else is as it usually is: for processors that multiply 8 bits faster, beside a card too. Errors:
-    UserError for another precision, and for int8 elsewhere. ``pooling`` is that of :meth:`embed`
-    where none is asked for, ``longest`` the longest row of a text where that is less than the
-    encoder takes.
+    UserError for another precision, and for int8 elsewhere.
     """
 
     def __init__(
-        self,
-        model: Model,
-        tokenizer: Tokenizer,
-        precision: ReadingPrecision | None = None,
-        pooling: Pooling = "mean",
-        longest: int | None = None,
+        self, model: Model, tokenizer: Tokenizer, precision: ReadingPrecision | None = None
     ) -> None:
         if precision not in (None, *get_args(ReadingPrecision)):
             known = ", ".join(get_args(ReadingPrecision))
@@ -70,8 +63,6 @@ class TextModel:
         self.device = torch.device("cpu") if precision == "int8" else usual_device()
         self.model = model.to(self.device).eval()
         self.tokenizer = tokenizer
-        self.pooling: Pooling = pooling
-        self._longest = longest
         self.precision: ReadingPrecision = precision or usual_precision(self.device)
         if self.precision == "int8" and not eight_bits_are_fast():
             raise UserError(
@@ -116,25 +107,26 @@ class TextModel:
     ) -> Vectors:
         """One vector per text, (N, D) float32.
 
-        ``pooling`` is the ``mean`` over the pieces or ``cls``, the first piece; None takes the
-        mean, or what a folder of sentence-transformers says. ``layers`` names
-        those that are read: ``last``, a number (0 is the embeddings), ``5-8``, ``2,4``, ``last-4``
-        or ``all``; where there are several, ``mix`` puts them side by side (``concat``), or takes
-        their ``sum`` or their ``mean``. ``language`` as in :meth:`encode`.
+        ``pooling`` is the ``mean`` over the pieces or ``cls``, the first piece; None takes that of
+        the recipe. ``layers`` names those that are read: ``last``, a number (0 is the embeddings),
+        ``5-8``, ``2,4``, ``last-4`` or ``all``; where there are several, ``mix`` puts them side by
+        side (``concat``), or takes their ``sum`` or their ``mean``. ``language`` as in
+        :meth:`encode`.
         """
         rows = self.rows(_several(texts))
-        return self.embed_rows(rows, pooling or self.pooling, normalise, layers, mix, language)
+        return self.embed_rows(rows, pooling, normalise, layers, mix, language)
 
     def embed_rows(
         self,
         rows: Sequence[Sequence[int]],
-        pooling: Pooling = "mean",
+        pooling: Pooling | None = None,
         normalise: bool = False,
         layers: str = "last",
         mix: Mix = "concat",
         language: str | None = None,
     ) -> Vectors:
         """As :meth:`embed`, of texts that are rows of pieces already, special ones included."""
+        pooling = pooling or self.model.recipe.vectors.pooling
         if pooling not in ("mean", "cls"):
             raise UserError(f"there is no pooling {pooling!r}: choose mean or cls")
         chosen = layers_of(layers, mix, self.model.recipe.encoder.widths)
@@ -295,7 +287,7 @@ class TextModel:
     @property
     def longest(self) -> int | None:
         """Pieces of the longest row that a text is read in; None for any."""
-        limits = (self._longest, self.model.encoder.longest)
+        limits = (self.model.recipe.vectors.longest, self.model.encoder.longest)
         return min((limit for limit in limits if limit is not None), default=None)
 
     @property

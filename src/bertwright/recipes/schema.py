@@ -22,11 +22,21 @@ from bertwright.recipes.loading import Change, merged, resolve
 from bertwright.schedules import Constant, Schedule, Value, Warmup
 from bertwright.text.tokenizers import TokenizerChoice
 
+Pooling = Literal["mean", "cls"]
+
 
 class Text(Settings):
     """What text becomes before it is assembled."""
 
     tokenizer: TokenizerChoice
+
+
+class Vectors(Settings):
+    """The vector of a text: the ``mean`` over the states of its pieces, or that of the first
+    (``cls``); ``longest`` is the longest row of one, where that is less than the encoder takes."""
+
+    pooling: Pooling = "mean"
+    longest: int | None = Field(default=None, ge=1)
 
 
 class Phase(Settings):
@@ -72,6 +82,7 @@ class Recipe(Settings):
     output: OutputChoice = Tied()
     objectives: dict[str, Objective]
     """None at all where an imported encoder came without heads: it can be used, not trained."""
+    vectors: Vectors = Vectors()
     pooler: bool = False
     """A dense layer for the first place that no objective has; some published encoders have one."""
     phases: tuple[Phase, ...] = Field(default=(Phase(),), min_length=1)

@@ -100,7 +100,7 @@ class Served:
         near = _near(self.model)
         with self._company.together():
             if near is None:
-                return list(self.model.embed_rows(rows, self.model.pooling))
+                return list(self.model.embed_rows(rows))
             return [said[0] for said in near.outputs(_alone(rows, near.maker.segmented))]
 
     def outputs(self, rows: Sequence[TaskRow]) -> list[Floats]:

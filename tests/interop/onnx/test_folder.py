@@ -23,7 +23,8 @@ from bertwright.interop.onnx.reading import OnnxModel, load_onnx
 from bertwright.interop.onnx.writing import export_onnx
 from bertwright.interop.sentence_transformers import export_sentence_transformers
 from bertwright.model import Model
-from bertwright.model.text_model import Pooling, TextModel
+from bertwright.model.text_model import TextModel
+from bertwright.recipes import Pooling
 from bertwright.tasks.catalogue import table_task
 from bertwright.tasks.formats.tables import Columns
 from bertwright.text.tokenizers import WordPieceChoice

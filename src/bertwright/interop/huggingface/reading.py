@@ -70,25 +70,25 @@ class Found:
 
 def load(folder: Path, precision: ReadingPrecision | None = None) -> TextModel:
     """A folder of a stock class that is known, ready to use; a :class:`FineTuned` where it
-    is one for classes, numbers or tags. One of sentence-transformers makes vectors as it says.
+    is one for classes, numbers or tags.
 
-    Errors: as :func:`import_folder`, and for vectors that ``embed`` does not make.
+    Errors: as :func:`import_folder`.
     """
     found = read_folder(folder)
     if found.purpose in found.family.classifiers:
         return _fine_tuned(found, precision)
-    own = read_sentence_vectors(folder, found.config)
-    return TextModel(_model(found), found.tokenizer, precision, own.pooling, own.longest)
+    return TextModel(_model(found), found.tokenizer, precision)
 
 
 def import_folder(folder: Path) -> tuple[Model, Tokenizer]:
     """Read a folder of a stock class that is known, in float32.
 
     The recipe states what the weights hold: a folder without a head over the vocabulary becomes a
-    model without objectives, and its pooler, if it has one, is kept.
+    model without objectives, and its pooler, if it has one, is kept; so is how one of
+    sentence-transformers makes the vector of a text.
 
-    Errors: UserError for a folder that is none, is damaged, holds pickles, is fine-tuned, or whose
-    configuration has no place among the axes.
+    Errors: UserError for a folder that is none, is damaged, holds pickles, is fine-tuned, makes
+    vectors as ``embed`` cannot, or whose configuration has no place among the axes.
     """
     found = read_folder(folder)
     if found.purpose in found.family.classifiers:
@@ -114,6 +114,7 @@ def read_folder(folder: Path) -> Found:
     tokenizer = read_tokenizer(folder, config, family.special_pieces)
     begin = config.get("decoder_start_token_id")
     recipe = _recipe(folder, family, settings, purpose, tensors, tokenizer, begin)
+    recipe = recipe.model_copy(update={"vectors": read_sentence_vectors(folder, config)})
     found = Found(folder, family, config, purpose, tensors, recipe, tokenizer)
     if PIECES not in tensors or tokenizer.size > found.rows:
         rows = found.rows if PIECES in tensors else "no table of them"

@@ -3,13 +3,12 @@ of the stock class."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bertwright.errors import UserError
 from bertwright.interop.huggingface.tokenizer_files import CONFIG
-from bertwright.model.text_model import Pooling
+from bertwright.recipes import Pooling, Vectors
 
 MODULES, LENGTH = "modules.json", "sentence_bert_config.json"
 
@@ -25,27 +24,19 @@ NO_LIMIT = int(1e30)
 """How stock tokenizers write that a row may have any length."""
 
 
-@dataclass(frozen=True)
-class SentenceVectors:
-    """The pooling, and the longest row, None where none is stated."""
-
-    pooling: Pooling = "mean"
-    longest: int | None = None
-
-
-def read_sentence_vectors(folder: Path, config: Mapping[str, Any]) -> SentenceVectors:
+def read_sentence_vectors(folder: Path, config: Mapping[str, Any]) -> Vectors:
     """What a folder says, ``config`` being that of its stock class; the mean where it is none of
     sentence-transformers. Vectors are scaled where that is asked, whatever it says of that.
 
     Errors: UserError for vectors that are made otherwise.
     """
     if not (folder / MODULES).is_file():
-        return SentenceVectors()
+        return Vectors()
     modules = {str(m["type"]).rpartition(".")[2]: m.get("path", "") for m in _read(folder, MODULES)}
     if other := [kind for kind in modules if kind not in READ]:
         raise _refused(folder, f"has the module {other[0]}")
     pooled = _read(folder, f"{modules.get('Pooling', '')}/config.json".lstrip("/"))
-    return SentenceVectors(_pooling(folder, pooled), _longest(folder, config))
+    return Vectors(pooling=_pooling(folder, pooled), longest=_longest(folder, config))
 
 
 def _pooling(folder: Path, pooled: Mapping[str, Any]) -> Pooling:

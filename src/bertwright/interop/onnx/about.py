@@ -7,7 +7,6 @@ from pydantic import ValidationError
 from bertwright.axes import Settings, explain
 from bertwright.errors import UserError
 from bertwright.files import digests, write_text
-from bertwright.model.text_model import Pooling
 
 ABOUT, GRAPH, INT8 = "onnx.json", "model.onnx", "model.int8.onnx"
 
@@ -20,7 +19,7 @@ class About(Settings):
     the model, in float32; ``optimisation`` how far onnxruntime rewrote the graph for it.
     ``reduce_range`` says whether weights in 8 bits use 7 of them, None where there are none;
     ``ranges`` how those of what they are multiplied with were found, None where each batch has its
-    own. ``pooling`` and ``longest`` are those of the model.
+    own.
     """
 
     name: str
@@ -34,8 +33,6 @@ class About(Settings):
     max_difference: float
     reduce_range: bool | None
     ranges: str | None = None
-    pooling: Pooling = "mean"
-    longest: int | None = None
     files: dict[str, str]
 
     def write(self, folder: Path) -> None:

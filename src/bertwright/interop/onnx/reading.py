@@ -33,7 +33,7 @@ class OnnxModel(TextModel):
     from, by the graph of a file. What needs the weights is refused."""
 
     def __init__(self, about: About, session: Session, net: Model, tokenizer: Tokenizer) -> None:
-        super().__init__(net, tokenizer, "float32", about.pooling, about.longest)
+        super().__init__(net, tokenizer, "float32")
         self.about, self.session = about, session
 
     @torch.inference_mode()

@@ -87,8 +87,6 @@ def export_onnx(
             max_difference=found.difference,
             reduce_range=reduced,
             ranges=None if ranges is None else ranges.told,
-            pooling=model.pooling,
-            longest=model.longest,
             files={Path(name).name: known for name, known in sums.items()},
         )
         write_text(temporary / CARD, _card(about, model))
