@@ -42,9 +42,10 @@ def model() -> TextModel:
     """Wide enough that its weights are most of its graph, and of one block, as it is a folder that
     is asked for; its vectors are not those of any encoder."""
     tokenizer = bw.train_tokenizer([ENGLISH], WordPieceChoice(size=160))
-    recipe = toy("bert", "encoder.width=128", "encoder.depth.layers=1", "encoder.positions.size=48")
+    own = ("encoder.width=128", "encoder.depth.layers=1", "encoder.positions.size=48")
+    recipe = toy("bert", *own, "vectors={pooling: cls, longest: 40}")
     net = shaken(Model.build(recipe, tokenizer.size), 0.05)
-    return TextModel(net, tokenizer, "float32", "cls", 40)
+    return TextModel(net, tokenizer, "float32")
 
 
 @pytest.fixture(scope="module")
