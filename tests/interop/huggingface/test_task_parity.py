@@ -12,6 +12,7 @@ from stock import TOKENIZERS, both_lengths, coordinates, randomise, rows, saved,
 
 from bertwright.errors import UserError
 from bertwright.interop.huggingface import export_folder, import_folder, load
+from bertwright.interop.huggingface.purposes import Classifier
 from bertwright.tasks.answers import Answer, LabelsAnswer, SpanAnswer
 from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.fine_tuned import FineTuned
@@ -298,6 +299,13 @@ def test_an_exported_model_reads_as_much_of_a_text(
             r"head\.activation is relu \(Bert: tanh\)",
         ),
         ("modern", {"kind": "pooler"}, r"head\.kind is pooler \(ModernBert: transform\)"),
+        ("bert", {"kind": "dense", "layers": "1"}, r"head\.layers is 1 \(Bert: last\)"),
+        (
+            "bert",
+            {"kind": "plain", "read": "places", "layers": "all", "mix": "mean"},
+            r"head\.layers is all \(Bert: last\)",
+        ),
+        ("bert", {"kind": "dense", "mix": "learned"}, r"head\.mix is learned \(Bert: none\)"),
     ],
 )
 def test_a_head_without_a_stock_class_is_refused(
@@ -306,4 +314,25 @@ def test_a_head_without_a_stock_class_is_refused(
     ours = fine_tuned(system, head)
     with pytest.raises(UserError, match=reason):
         export_folder(ours, ours.tokenizer, tmp_path / "export")
+    assert not (tmp_path / "export").exists()
+
+
+@pytest.mark.parametrize("layers", ["last-1", "2"])
+@pytest.mark.parametrize("mix", ["concat", "mean"])
+def test_the_last_layer_is_exported_whatever_it_is_called(
+    layers: str, mix: str, tmp_path: Path
+) -> None:
+    head = {"kind": "plain", "read": "places", "layers": layers, "mix": mix}
+    ours = fine_tuned("bert", head)
+    export = export_folder(ours, ours.tokenizer, tmp_path / "export", verify=True)
+    assert export.architecture == "BertForTokenClassification"
+
+
+def test_verifying_reads_the_layers_that_the_head_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = fine_tuned("bert", {"kind": "dense", "layers": "1"})
+    monkeypatch.setattr(Classifier, "reasons", lambda *_: iter(()))
+    with pytest.raises(UserError, match="differs from the model"):
+        export_folder(ours, ours.tokenizer, tmp_path / "export", verify=True)
     assert not (tmp_path / "export").exists()

@@ -301,7 +301,7 @@ class Family:
         purpose = self.purpose(net)
         if isinstance(net, TaskModel):
             if purpose in self.classifiers:
-                yield from self.classifiers[purpose].reasons(net.choice, self.class_name)
+                yield from self.classifiers[purpose].reasons(net, self.class_name)
             else:
                 yield f"a head for a task is not written ({self.class_name}: that of pre-training)"
         elif net.pooler is not None and not stock_names(self.table(purpose), f"{POOLER}.weight"):

@@ -57,8 +57,9 @@ class Classifier:
         own = {} if self.activation == "tanh" else {"activation": self.activation}
         return HeadChoice.choose({"kind": self.kinds[0], "read": read, **own})
 
-    def reasons(self, choice: HeadChoice, class_name: str) -> Iterator[str]:
+    def reasons(self, net: TaskModel, class_name: str) -> Iterator[str]:
         """Why a stock class does not compute a head of ours."""
+        choice = net.choice
         kind: str = choice.kind  # type: ignore[attr-defined]
         if kind not in self.kinds:
             yield f"head.kind is {kind} ({class_name}: {self.kinds[0]})"
@@ -66,6 +67,10 @@ class Classifier:
             yield f"head.activation is {own} ({class_name}: {self.activation})"
         if choice.read not in self.reads:
             yield f"head.read is {choice.read} ({class_name}: {' or '.join(self.reads)})"
+        if net.head.layers.numbers != (len(net.encoder.blocks),):
+            yield f"head.layers is {choice.layers} ({class_name}: last)"
+        elif choice.mix == "learned":
+            yield f"head.mix is learned ({class_name}: none)"
 
 
 def task_purpose(net: TaskModel) -> str:

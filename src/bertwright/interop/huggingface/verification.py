@@ -120,10 +120,8 @@ def _our_outputs(
         decoded = decoded if net.output is None else net.logits(decoded)
         return [*outputs, decoded[real]]
     if isinstance(net, TaskModel):
-        document = batch.coordinates.document
-        where = net.head.places(batch.pieces, document, real.flatten().nonzero().flatten())
-        own = states if where is None else states.flatten(0, 1).index_select(0, where)
-        return [*outputs, net.head(own, document)]
+        where = real.flatten().nonzero().flatten()
+        return [*outputs, net(batch.pieces, batch.coordinates, where)]
     if net.output is not None:
         outputs.append(net.logits(states[real]))
     if head is not None:
