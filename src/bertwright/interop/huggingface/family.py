@@ -63,7 +63,9 @@ class Key:
 
 NOWHERE: dict[str, tuple[Any, ...]] = {
     "decoder": (None,),
+    "decoder.mixer": (None,),
     "encoder.bottleneck": (None,),
+    "encoder.cut": (None,),
     "encoder.depth.every": (1,),
     "encoder.depth.order": ("sf",),
     "encoder.depth.sharing": ("none",),
@@ -80,6 +82,7 @@ NOWHERE: dict[str, tuple[Any, ...]] = {
     "encoder.norm.gain": (True,),
     "encoder.norm.skip_first": (False,),
     "encoder.residual.kind": ("plain",),
+    "encoder.residual.start": (0,),
     "output.norm": (None,),
     "output.scaled": (False,),
 }
