@@ -4,14 +4,23 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from bertwright.encoder.visibility import Visibility
+from bertwright.errors import UserError
 from bertwright.interop.huggingface.bert import AXES, Bert
 from bertwright.interop.huggingface.family import Config, Family, Key
 from bertwright.interop.huggingface.purposes import BARE, TEXTS, WORDS, Classifier
-from bertwright.interop.huggingface.renaming import Table
+from bertwright.interop.huggingface.renaming import Table, Tensors
 from bertwright.recipes import Recipe
 from bertwright.text.tokenizers import Specials
 
 BLOCK = "encoder.blocks.#"
+
+SUMMARY: dict[str, Any] = {
+    "summary_type": "first",
+    "summary_use_proj": True,
+    "summary_activation": None,
+    "summary_proj_to_labels": True,
+}
+"""What the head over a whole text is told, as it can be read."""
 
 
 class Xlm(Family):
@@ -91,6 +100,13 @@ class Xlm(Family):
         told_apart = number > 1 and config.get("use_lang_emb", True)
         languages = sorted(named, key=lambda name: named[name]) if told_apart else []
         return {**config, "languages": languages}
+
+    def received(self, tensors: Tensors, config: Config) -> Tensors:
+        texts = next(iter(config.get("architectures") or [""])).endswith(TEXTS)
+        for name, value in SUMMARY.items():
+            if texts and config.get(name, value) != value:
+                raise UserError(f"{name} is {config[name]!r}: what can be read is {value!r}")
+        return tensors
 
     def told(self, rule: Visibility) -> str:
         return "`langs`: the number of its language at every place, where there are any"
