@@ -149,6 +149,24 @@ def test_one_output_is_a_number(tmp_path: Path) -> None:
     assert type(stock).from_pretrained(tmp_path / "export").config.problem_type == "regression"
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("summary_type", "mean"),
+        ("summary_activation", "tanh"),
+        ("summary_use_proj", False),
+        ("summary_proj_to_labels", False),
+    ],
+)
+def test_another_summary_of_a_text_is_refused(name: str, value: Any, tmp_path: Path) -> None:
+    """But where nothing reads it: the class for words has another head."""
+    for_texts = stock_model("XLMForSequenceClassification", **TOKENS)
+    with pytest.raises(UserError, match=f"{name} is {value!r}"):
+        load(saved(for_texts, tmp_path / "texts", **{name: value}))
+    for_words = stock_model("XLMForTokenClassification", **TOKENS)
+    load(saved(for_words, tmp_path / "words", **{name: value}))
+
+
 def test_a_fine_tuned_folder_is_no_model_to_train_on(tmp_path: Path) -> None:
     folder = saved(stock_model("BertForTokenClassification"), tmp_path / "stock")
     with pytest.raises(UserError, match="fine-tuned"):
@@ -162,6 +180,15 @@ def test_a_text_may_have_several_labels(tmp_path: Path) -> None:
     export_folder(ours, ours.tokenizer, tmp_path / "export", verify=True)
     again = type(stock).from_pretrained(tmp_path / "export")
     assert again.config.problem_type == "multi_label_classification"
+
+
+def test_a_text_may_have_one_label_or_none(tmp_path: Path) -> None:
+    one = {"id2label": {0: "toxic"}, "problem_type": "multi_label_classification"}
+    stock = stock_model("BertForSequenceClassification", **one)
+    ours = load(saved(stock, tmp_path / "stock"), "float32")
+    assert (ours.task.answer.name, ours.task.labels) == ("labels", ("toxic",))
+    export_folder(ours, ours.tokenizer, tmp_path / "export", verify=True)
+    assert type(stock).from_pretrained(tmp_path / "export").config.id2label == {0: "toxic"}
 
 
 @pytest.mark.parametrize("answer", ["cloze", "relevance", "closeness"])

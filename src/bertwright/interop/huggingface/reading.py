@@ -162,7 +162,7 @@ def _task(found: Found) -> Task:
     problem = found.config.get("problem_type")
     if found.purpose == WORDS:
         return replace(tagging_task("imported"), labels=labels)
-    if problem == PROBLEMS["number"] or len(labels) == 1:
+    if problem == PROBLEMS["number"] or (problem is None and len(labels) == 1):
         return table_task("imported", Columns(), "number")
     several = problem == PROBLEMS["labels"]
     return table_task("imported", Columns(), "labels" if several else "class", labels=labels)
