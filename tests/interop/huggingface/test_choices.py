@@ -1,10 +1,12 @@
-"""No choice that changes what a model computes is left out when it is exported."""
+"""No choice that changes what a model computes is left out when it is exported, and none is taken
+for another when it is read."""
 
 import inspect
 from collections.abc import Iterator
 from typing import Any, get_args
 
 import pytest
+import transformers
 from pydantic import BaseModel
 
 from bertwright.axes import Choice
@@ -92,3 +94,18 @@ def test_every_choice_is_looked_at(name: str) -> None:
     if "decoder" not in known:
         found |= forgotten(DecoderChoice, "decoder", known)
     assert found == set()
+
+
+DERIVED = ("offset", "local", "rope_theta", "sharing", "languages")
+"""Keys of our own, that ``simplified`` finds from several of theirs."""
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_what_a_file_does_not_state_is_what_the_stock_class_takes(name: str) -> None:
+    family = FAMILIES[name]
+    stock = getattr(transformers, f"{family.class_name}Config")()
+    keys = [key for key in (*family.keys, family.tie) if key.theirs not in DERIVED]
+    # As many layers as the other stack has: to us those that are not stated.
+    ours = {(k.theirs, 6 if k.theirs == "num_decoder_layers" else k.default) for k in keys}
+    assert ours == {(key.theirs, getattr(stock, key.theirs)) for key in keys}
+    assert all(getattr(stock, n, value) == value for n, value in family.required.items())

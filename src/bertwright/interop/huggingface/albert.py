@@ -26,6 +26,15 @@ from bertwright.text.tokenizers import Specials
 BLOCK, LAYER = "encoder.blocks.#", "encoder.albert_layer_groups.#.albert_layers.0"
 BLOCKS, UP = "encoder.blocks.", "encoder.embeddings.up"
 
+CHANGED = (
+    "hidden_act",
+    "hidden_size",
+    "num_attention_heads",
+    "intermediate_size",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+)
+
 
 class Albert(Bert):
     """What is shared among all layers of a group is one layer there. Where only a part is shared,
@@ -77,8 +86,12 @@ class Albert(Bert):
     decoder: ClassVar[str] = "predictions.decoder"
     output_bias: ClassVar[str | None] = "predictions.bias"
     keys: ClassVar[tuple[Key, ...]] = (
-        *(key for key in KEYS if key.theirs not in ("hidden_act", "hidden_size")),
+        *(key for key in KEYS if key.theirs not in CHANGED),
         Key("hidden_size", "encoder.width", 4096),
+        Key("num_attention_heads", "encoder.mixer.heads", 64),
+        Key("intermediate_size", "encoder.feed_forward.width", 16384),
+        Key("hidden_dropout_prob", "encoder.dropout", 0.0),
+        Key("attention_probs_dropout_prob", "encoder.mixer.dropout", 0.0),
         Key("hidden_act", "encoder.feed_forward.kind", "gelu_new", ACTIVATIONS),
         Key("hidden_act", "output.activation", "gelu_new", ACTIVATIONS),
         Key("sharing", "encoder.depth.sharing", "all"),

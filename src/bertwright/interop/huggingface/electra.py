@@ -23,6 +23,8 @@ from bertwright.text.tokenizers import Specials
 
 NARROW = Key("embedding_size", "encoder.embeddings.width", 128)
 
+CHANGED = ("hidden_size", "num_attention_heads", "intermediate_size")
+
 
 class Electra(Bert):
     """The discriminator is ``ElectraForPreTraining``, the generator ``ElectraForMaskedLM``; no
@@ -58,7 +60,10 @@ class Electra(Bert):
     decoder: ClassVar[str] = "generator_lm_head"
     output_bias: ClassVar[str | None] = "generator_lm_head.bias"
     keys: ClassVar[tuple[Key, ...]] = (
-        *KEYS,
+        *(key for key in KEYS if key.theirs not in CHANGED),
+        Key("hidden_size", "encoder.width", 256),
+        Key("num_attention_heads", "encoder.mixer.heads", 4),
+        Key("intermediate_size", "encoder.feed_forward.width", 1024),
         NARROW,
     )
     axes: ClassVar[dict[str, tuple[Any, ...]]] = {
