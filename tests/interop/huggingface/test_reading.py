@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 from stock import PADDED, coordinates, rows, saved, stock_model, wordpiece
 
@@ -148,6 +149,42 @@ def test_the_old_spelling_of_modernbert(tmp_path: Path) -> None:
     config |= {"global_attn_every_n_layers": 1, "global_rope_theta": 123.0}
     (folder / "config.json").write_text(json.dumps(config))
     assert import_folder(folder)[0].recipe.encoder.positions.base == 123.0
+
+
+@pytest.mark.parametrize(
+    ("said", "bases"),
+    [
+        ({}, (160_000.0, 10_000.0)),
+        ({"rope_scaling": {"rope_theta": 77.0}}, (77.0, 77.0)),
+        ({"rope_scaling": {"rope_theta": 77.0}, "global_rope_theta": 5.0}, (77.0, 77.0)),
+        ({"rope_scaling": {"rope_type": "default"}, "local_rope_theta": 6.0}, (160_000.0, 6.0)),
+        ({"rope_parameters": {"full_attention": {"rope_theta": 3.0}}}, (3.0, 10_000.0)),
+    ],
+)
+def test_the_bases_of_modernbert_are_those_of_the_stock_class(
+    said: dict[str, Any], bases: tuple[float, float], tmp_path: Path
+) -> None:
+    assert bases_of(tmp_path, said) == bases
+    stock = transformers.AutoConfig.from_pretrained(tmp_path / "stock").rope_parameters
+    kinds = ("full_attention", "sliding_attention")
+    assert tuple(stock[kind]["rope_theta"] for kind in kinds) == bases
+
+
+def test_windows_of_modernbert_without_a_base_have_that_of_the_others(tmp_path: Path) -> None:
+    """As Transformers 4.48 read it; those of today have no angles there."""
+    said = {"global_rope_theta": 5.0, "local_rope_theta": None}
+    assert bases_of(tmp_path, said) == (5.0, 5.0)
+
+
+def bases_of(path: Path, said: dict[str, Any]) -> tuple[float, float]:
+    """The bases of a ModernBERT whose configuration says this of them and nothing else."""
+    folder = folder_of(path, "ModernBertModel")
+    config = json.loads((folder / "config.json").read_text())
+    del config["rope_parameters"], config["layer_types"]
+    config |= {"global_attn_every_n_layers": 3, **said}
+    (folder / "config.json").write_text(json.dumps(config))
+    encoder = import_folder(folder)[0].recipe.encoder
+    return encoder.positions.base, encoder.local_positions.base
 
 
 @pytest.mark.parametrize(

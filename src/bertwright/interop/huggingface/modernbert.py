@@ -14,6 +14,9 @@ GLOBAL, LOCAL = "full_attention", "sliding_attention"
 BASES = {GLOBAL: 160_000.0, LOCAL: 10_000.0}
 """The bases of the rotary angles that the stock class takes where a file does not state them."""
 
+OLD = {GLOBAL: "global_rope_theta", LOCAL: "local_rope_theta"}
+"""Where Transformers 4.48 states them."""
+
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_pytorch_tanh": "gelu-tanh",
@@ -111,14 +114,11 @@ class ModernBert(Family):
         kinds = config.get("layer_types") or [
             LOCAL if index % every else GLOBAL for index in range(num_layers)
         ]
-        angles: dict[str, Any] = config.get("rope_parameters") or {}
-        rotary = angles.get(GLOBAL) or {}
-        for scaling in (config.get("rope_scaling") or {}, rotary, angles.get(LOCAL) or {}):
-            kind = scaling.get("rope_type", scaling.get("type", "default"))
+        for angles in (_angles(config, GLOBAL), _angles(config, LOCAL)):
+            kind = angles.get("rope_type", angles.get("type", "default"))
             if kind != "default":
                 raise UserError(f"rope_type is {kind!r}: what can be read is 'default'")
-        base = rotary.get("rope_theta", config.get("global_rope_theta", BASES[GLOBAL]))
-        return {**config, "rope_theta": base, "local": _local(config, kinds)}
+        return {**config, "rope_theta": _base(config, GLOBAL), "local": _local(config, kinds)}
 
     def finished(self, config: Config, recipe: Recipe, specials: Specials) -> Config:
         """Both spellings of the layers' views and angles: that of Transformers 5 and of 4.48."""
@@ -159,10 +159,19 @@ def _local(config: Config, kinds: list[str]) -> dict[str, Any] | None:
     every = places[1] if len(places) > 1 else len(kinds)
     if kinds != [LOCAL if index % every else GLOBAL for index in range(len(kinds))]:
         raise UserError("layer_types see windows in an order that is not every so many layers")
-    rotary = (config.get("rope_parameters") or {}).get(LOCAL) or {}
-    base = rotary.get("rope_theta", config.get("local_rope_theta"))
     return {
         "every": every,
         "window": config.get("local_attention", 128) // 2,
-        "base": BASES[LOCAL] if base is None else base,
+        "base": _base(config, LOCAL),
     }
+
+
+def _angles(config: Config, kind: str) -> dict[str, Any]:
+    """What is said of the rotary angles of a kind of layer; what is said of all counts before."""
+    stated: dict[str, Any] = config.get("rope_parameters") or {}
+    return {**stated, **(stated.get(kind) or {}), **(config.get("rope_scaling") or {})}
+
+
+def _base(config: Config, kind: str) -> float | None:
+    """The base of these angles; None, of those in a window, for that of the others."""
+    return _angles(config, kind).get("rope_theta", config.get(OLD[kind], BASES[kind]))
