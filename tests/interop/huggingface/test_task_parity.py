@@ -141,6 +141,16 @@ def test_a_question_is_seen_from_everywhere(tmp_path: Path) -> None:
     assert "at those of the first text" in (tmp_path / "export" / "README.md").read_text()
 
 
+def test_a_longformer_chooses_as_it_did(tmp_path: Path) -> None:
+    long = {"attention_window": 4, "type_vocab_size": 1, "num_labels": 1}
+    stock = stock_model("LongformerForMultipleChoice", **long)
+    ours = load(saved(stock, tmp_path / "stock"), "float32")
+    export = export_folder(ours, ours.tokenizer, tmp_path / "export", verify=True)
+    assert export.architecture == "LongformerForMultipleChoice"
+    again = type(stock).from_pretrained(tmp_path / "export").state_dict()
+    assert all(torch.equal(again[name], tensor) for name, tensor in stock.state_dict().items())
+
+
 def test_one_output_is_a_number(tmp_path: Path) -> None:
     stock = stock_model("BertForSequenceClassification", num_labels=1)
     ours = load(saved(stock, tmp_path / "stock"), "float32")

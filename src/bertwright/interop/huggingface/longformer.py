@@ -1,6 +1,7 @@
 """Longformer (Beltagy et al. 2020): RoBERTa that sees a window and a few places of all."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -9,6 +10,7 @@ from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import Either, Global, Visibility, Window, Windows
 from bertwright.errors import UserError
 from bertwright.interop.huggingface.family import Config
+from bertwright.interop.huggingface.purposes import OPTIONS, Classifier
 from bertwright.interop.huggingface.renaming import Table
 from bertwright.interop.huggingface.roberta import Roberta
 from bertwright.recipes import Recipe
@@ -38,6 +40,16 @@ class Longformer(Roberta):
             (f"{SELF}.query_global", f"{SELF}.key_global", f"{SELF}.value_global"),
         ),
     )
+    classifiers: ClassVar[dict[str, Classifier]] = {
+        **Roberta.classifiers,
+        OPTIONS: replace(
+            Roberta.classifiers[OPTIONS],
+            table=(
+                ("head.enter.dense", ("longformer.pooler.dense",)),
+                ("head.out", ("classifier",)),
+            ),
+        ),
+    }
     axes: ClassVar[dict[str, tuple[Any, ...]]] = {
         **Roberta.axes,
         "encoder.visibility.kind": ("or",),
