@@ -12,8 +12,10 @@ from stock import SMALL, TOKENIZERS, randomise, saved, stock_model
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
+from bertwright.encoder.visibility import Global, Window
 from bertwright.errors import MissingExtra, UserError
 from bertwright.interop.huggingface import export_folder, import_folder, verification
+from bertwright.interop.huggingface.families import FAMILIES
 from bertwright.model import Model
 from bertwright.recipes.loading import systems
 from bertwright.tasks.encoding import RowMaker
@@ -102,6 +104,9 @@ REFUSED = {
     "longformer encoder.visibility.rules=[causal, {kind: global}]": "not a window or global places",
     "longformer encoder.visibility.rules=[{kind: windows, sizes: [3], dilations: [2]}, global]": (
         "encoder.visibility is dilated (Longformer: windows without gaps"
+    ),
+    "longformer encoder.visibility.rules=[{kind: window, size: 2}, {kind: global, block: 2}]": (
+        "encoder.visibility counts global places in blocks (Longformer: pieces)"
     ),
     "bert encoder.norm.placement=pre": "encoder.norm.placement is pre (Bert: post)",
     "bert encoder.norm.gain=false": "encoder.norm.gain is false (Bert: true)",
@@ -236,6 +241,23 @@ def test_the_model_card_says_how_it_is_used(tmp_path: Path) -> None:
     assert "the class needs" not in card
     export_folder(*made("longformer"), tmp_path / "long")
     assert "global_attention_mask" in (tmp_path / "long" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("last", [0, 2])
+@pytest.mark.parametrize("first", [0, 1, 3])
+@pytest.mark.parametrize("positions", [(), (5,), (4, 6)])
+@pytest.mark.parametrize("segment", [None, 0, 1])
+def test_the_card_says_of_all_global_places_which_they_are(
+    first: int, last: int, positions: tuple[int, ...], segment: int | None
+) -> None:
+    wide = Global(first=first, last=last, positions=positions, segment=segment)
+    told = FAMILIES["longformer"].told(Window(size=2) | wide)
+    for end, number in (("first", first), ("last", last)):
+        pieces = "piece" if number == 1 else f"{number} pieces"
+        assert (f"the {end} {pieces} of each row" in told) == (number > 0)
+    assert re.findall(r"place (\d+)", told) == [str(position) for position in positions]
+    assert ("text" in told) == (segment is not None)
+    assert bool(told) == any((first, last, positions, segment is not None))
 
 
 @pytest.mark.parametrize("system", ["bert", "gpt-2", "electra", "t5", "bart"])

@@ -81,7 +81,10 @@ class Longformer(Roberta):
 
     def further_reasons(self, recipe: Recipe, specials: Specials) -> list[str]:
         reasons = super().further_reasons(recipe, specials)
-        if None in _parts(recipe.encoder.visibility):
+        windows, wide = _parts(recipe.encoder.visibility)
+        if wide is not None and wide.block != 1:
+            reasons.append("encoder.visibility counts global places in blocks (Longformer: pieces)")
+        if windows is None or wide is None:
             reasons.append(
                 "encoder.visibility is not a window or global places (Longformer: window | global)"
             )
@@ -99,8 +102,16 @@ class Longformer(Roberta):
     def told(self, rule: Visibility) -> str:
         _, wide = _parts(rule)
         assert wide is not None, "there are reasons against any other rule"
-        text = "" if wide.segment is None else f" and at those of the {NAMES[wide.segment]} text"
-        return f"`global_attention_mask`: 1 at the first piece of each row{text}, 0 elsewhere"
+        places = [
+            f"the {end} {'piece' if number == 1 else f'{number} pieces'} of each row"
+            for end, number in (("first", wide.first), ("last", wide.last))
+            if number
+        ]
+        places += [f"place {position} (the first is 0)" for position in wide.positions]
+        if wide.segment is not None:
+            places.append(f"those of the {NAMES[wide.segment]} text")
+        said = " and at ".join(places)
+        return f"`global_attention_mask`: 1 at {said}, 0 elsewhere" if said else ""
 
 
 def _parts(rule: Visibility) -> tuple[Visibility | None, Global | None]:
