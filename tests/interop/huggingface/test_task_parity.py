@@ -47,6 +47,8 @@ THREE = {"id2label": {0: "no", 1: "perhaps", 2: "yes"}}
 
 TOKENS = {"bos_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
 
+LONG = {"attention_window": 4, "type_vocab_size": 1}
+
 FULL = {"attention_type": "original_full"}
 
 STOCK: dict[str, dict[str, Any]] = {
@@ -66,6 +68,8 @@ STOCK: dict[str, dict[str, Any]] = {
     "XLMForTokenClassification": {**THREE, **TOKENS},
     "XLNetForTokenClassification": {**THREE, **TOKENS},
     "GPT2ForTokenClassification": {**THREE, **TOKENS},
+    "LongformerForSequenceClassification": {**THREE, **LONG},
+    "LongformerForTokenClassification": {**THREE, **LONG},
     "BertForQuestionAnswering": {},
     "RobertaForQuestionAnswering": {},
     "ModernBertForQuestionAnswering": {},
@@ -127,8 +131,7 @@ def test_a_mean_over_the_row_is_read_as_one(lengths: tuple[int, ...], tmp_path: 
 
 
 def test_a_question_is_seen_from_everywhere(tmp_path: Path) -> None:
-    long = {"attention_window": 4, "type_vocab_size": 1}
-    stock = stock_model("LongformerForQuestionAnswering", **long, bos_token_id=0, sep_token_id=2)
+    stock = stock_model("LongformerForQuestionAnswering", **LONG, bos_token_id=0, sep_token_id=2)
     ours = load(saved(stock, tmp_path / "stock"), "float32")
     (row,) = ours.answering.rows(ours.maker, [Question("the", "the the sea")])
     with torch.inference_mode():
@@ -142,8 +145,7 @@ def test_a_question_is_seen_from_everywhere(tmp_path: Path) -> None:
 
 
 def test_a_longformer_chooses_as_it_did(tmp_path: Path) -> None:
-    long = {"attention_window": 4, "type_vocab_size": 1, "num_labels": 1}
-    stock = stock_model("LongformerForMultipleChoice", **long)
+    stock = stock_model("LongformerForMultipleChoice", **LONG, num_labels=1)
     ours = load(saved(stock, tmp_path / "stock"), "float32")
     export = export_folder(ours, ours.tokenizer, tmp_path / "export", verify=True)
     assert export.architecture == "LongformerForMultipleChoice"

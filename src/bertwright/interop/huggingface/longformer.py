@@ -10,7 +10,7 @@ from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import Either, Global, Visibility, Window, Windows
 from bertwright.errors import UserError
 from bertwright.interop.huggingface.family import Config
-from bertwright.interop.huggingface.purposes import OPTIONS, Classifier
+from bertwright.interop.huggingface.purposes import OPTIONS, WORDS, Classifier
 from bertwright.interop.huggingface.renaming import Table
 from bertwright.interop.huggingface.roberta import Roberta
 from bertwright.recipes import Recipe
@@ -26,7 +26,8 @@ class Longformer(Roberta):
     """As RoBERTa, with a second projection for places that see everything.
 
     The stock class is told with every batch which those are (``global_attention_mask``); what is
-    read here has the first of each row, as ``LongformerForSequenceClassification`` has by itself.
+    read here has the first of each row, as ``LongformerForSequenceClassification`` has by itself,
+    and none where it tags words, as ``LongformerForTokenClassification``.
     """
 
     model_type: ClassVar[str] = "longformer"
@@ -68,8 +69,10 @@ class Longformer(Roberta):
         rule = {"kind": "windows", "sizes": [width // 2 for width in widths]}
         if len({*widths}) == 1:
             rule = {"kind": "window", "size": widths[0] // 2}
+        tags = next(iter(config.get("architectures") or [""])).endswith(WORDS)
+        wide = {"kind": "global", "first": 0 if tags else 1}
         settings = super().settings(config)
-        settings["encoder"]["visibility"] = {"kind": "or", "rules": [rule, {"kind": "global"}]}
+        settings["encoder"]["visibility"] = {"kind": "or", "rules": [rule, wide]}
         return settings
 
     def finished(self, config: Config, recipe: Recipe, specials: Specials) -> Config:
