@@ -149,9 +149,7 @@ def test_an_interval_is_that_of_the_score(pretrained, data: Path, tmp_path: Path
     assert found["interval"] == pytest.approx(expected.interval)
 
 
-@pytest.mark.parametrize(
-    "name", ["RTE/dev.tsv", "MNLI/dev_mismatched.tsv", "MNLI/dev_matched.tsv"]
-)
+@pytest.mark.parametrize("name", ["RTE/dev.tsv", "MNLI/dev_mismatched.tsv", "MNLI/dev_matched.tsv"])
 def test_a_missing_file_is_named_before_anything_is_learned(
     pretrained, data: Path, tmp_path: Path, name: str
 ) -> None:
