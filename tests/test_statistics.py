@@ -4,9 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score
 
-from bertwright.statistics import area_under_roc, estimate, paired
+from bertwright.statistics import estimate, paired
 
 
 @pytest.mark.parametrize("level", [0.5, 0.95])
@@ -46,12 +45,3 @@ def test_pairing_takes_out_what_both_share() -> None:
 def test_pairs_must_be_pairs() -> None:
     with pytest.raises(ValueError, match="argument 2 is shorter"):
         paired([1.0, 2.0], [1.0])
-
-
-@pytest.mark.parametrize("levels", [2, 5, 1000])
-def test_the_area_under_the_curve_is_that_of_others_ties_and_all(levels: int) -> None:
-    draw = np.random.default_rng(levels)
-    score, yes = draw.integers(levels, size=200).astype(np.float64), draw.random(200) < 0.1
-    score += yes
-    assert area_under_roc(score, yes) == pytest.approx(roc_auc_score(yes, score), abs=1e-12)
-    assert math.isnan(area_under_roc(score, yes | True))

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 
@@ -43,13 +42,3 @@ def estimate(values: Sequence[float], level: float = 0.95) -> Estimate:
 def paired(first: Sequence[float], second: Sequence[float], level: float = 0.95) -> Estimate:
     """The difference ``first - second`` of paired repetitions, with its interval."""
     return estimate([a - b for a, b in zip(first, second, strict=True)], level)
-
-
-def area_under_roc(score: NDArray[np.float64], yes: NDArray[np.bool_]) -> float:
-    """How often one of those that are ``yes`` (M,) has a higher score than one that is not, a tie
-    counting as half; nan where all are alike."""
-    others, own = np.sort(score[~yes]), score[yes]
-    if not len(others) or not len(own):
-        return float("nan")
-    beaten = np.searchsorted(others, own) + np.searchsorted(others, own, side="right")
-    return float(beaten.mean() / (2 * len(others)))

@@ -33,7 +33,6 @@ from bertwright.objectives.turns import Turn, turns_of
 from bertwright.randomness import Permutation, key
 from bertwright.recipes import Recipe
 from bertwright.schedules import Constant
-from bertwright.statistics import area_under_roc
 from bertwright.text.histories import TEST
 from bertwright.text.shards import Data
 from bertwright.text.splitting import HELDOUT
@@ -111,8 +110,7 @@ class HeldOut:
             if isinstance(objective, Masked):
                 figures["perplexity"] = math.exp(min(nats / count, 700.0))
             figures[f"{figure_name(name)}_accuracy"] = right / count
-            area = area_under_roc(leaning[:, 0], leaning[:, 1] > 0)
-            if math.isfinite(area):
+            if (area := _area_under_curve(leaning)) is not None:
                 figures[f"{figure_name(name)}_auc"] = area
             for label, measured in by_label.items():
                 own = measured[name]
@@ -300,6 +298,16 @@ def measure(
         )
         for name, s in sums.items()
     }
+
+
+def _area_under_curve(leaning: NDArray[np.float64]) -> float | None:
+    """Of the curve of the receiver; None where there is no yes, or no no, (K, 2)."""
+    yes = leaning[:, 1] > 0
+    if yes.all() or not yes.any():
+        return None
+    from sklearn.metrics import roc_auc_score  # which most trainings do without
+
+    return float(roc_auc_score(yes, leaning[:, 0]))
 
 
 def _leaning(loss: Loss, question: Question) -> NDArray[np.float64]:
