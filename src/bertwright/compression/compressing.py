@@ -203,6 +203,13 @@ class _Schooling:
             **merged(settings, stated),
         )
 
+    def _stage_alone(
+        self, student: TextModel, stage: Stage, stated: Mapping[str, Any]
+    ) -> FineTuneResult:
+        """What a stage makes of a student without its teacher."""
+        student, settings = self._before(student, stage)
+        return self._learned_alone(student, merged(settings, stated))
+
     def _learned_alone(self, student: TextModel, settings: Mapping[str, Any]) -> FineTuneResult:
         """What the labels make of a student."""
         train = self.sets.train
@@ -228,10 +235,8 @@ class _Schooling:
         *before, last = self.method.stages
         if any(stage.removing or stage.bits for stage in self.method.stages):
             for stage in before:
-                student, settings = self._before(student, stage)
-                student = self._learned_alone(student, merged(settings, stated)).model
-            student, settings = self._before(student, last)
-            return self._learned_alone(student, merged(settings, stated))
+                student = self._stage_alone(student, stage, stated).model
+            return self._stage_alone(student, last, stated)
         stages = [merged(stage.settings, stated) for stage in self.method.stages]
         epochs = sum(FineTuning.of(stage).epochs for stage in stages)
         return self._learned_alone(student, {**stages[-1], "epochs": epochs})
