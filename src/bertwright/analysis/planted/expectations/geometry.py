@@ -6,7 +6,14 @@ from dataclasses import replace
 import numpy as np
 
 from bertwright.analysis.analysis import Case
-from bertwright.analysis.geometry.contextuality import Contextuality, unit, with_itself, with_random
+from bertwright.analysis.geometry.contextuality import (
+    Contextuality,
+    in_one_direction,
+    unit,
+    with_itself,
+    with_random,
+    without_largest,
+)
 from bertwright.analysis.geometry.senses import WordSenses, nearest_alike
 from bertwright.analysis.geometry.sentence_vectors import found_again
 from bertwright.analysis.geometry.two_senses import SENTENCES as TWO_SENSES
@@ -16,7 +23,8 @@ from bertwright.analysis.word_states import WordStates
 
 
 def contextuality() -> Iterator[Expected]:
-    """The cosines of a cloud and of a cone; one word is one vector before the blocks."""
+    """The cosines of a cloud and of a cone, and of a cone without its axis; a word on a line; one
+    word is one vector before the blocks."""
     for offset in (0.0, 8.0):
         own = _cloud(offset)
         parts, wholes = with_random(unit(own.states[0]), own, 0)
@@ -24,6 +32,15 @@ def contextuality() -> Iterator[Expected]:
         wanted = offset**2 / (offset**2 + 64)
         yield equal("of random words", parts.sum() / wholes.sum(), wanted, 0.02)
         yield equal("of one word", same.mean(), wanted, 0.02)
+        parts, wholes = with_random(unit(without_largest(own.states[0])), own, 0)
+        yield equal("without the largest dimensions", parts.sum() / wholes.sum(), 0, 0.02)
+        spread, _ = in_one_direction(own.states[0], own, 5, 0)
+        yield equal("of a word's spread in one direction, less others'", spread.mean(), 0, 0.01)
+    own = _cloud(0.0)
+    first = np.array(own.words) == own.words[0]
+    line = np.where(first[:, None], np.linspace(-1, 1, len(first))[:, None], own.states[0])
+    spread, _ = in_one_direction(line, own, 5, 0)
+    yield above("of a word on a line", spread[0], 0.9)
     drawn = [np.random.default_rng(n).permutation(WORDS[:10])[:7] for n in range(12)]
     texts = [" ".join(words) for words in drawn]
     case = small_case("bert", "encoder.positions={kind: none}", texts=texts)
