@@ -24,13 +24,15 @@ MOST_PAIRS = 1000
 MOST_OCCURRENCES = 200
 """Of one word, whose directions are looked for."""
 
-METRICS = ("random words", "one word", "word and sentence")
-
 LARGEST = 3
 """Dimensions of which a few can make all states alike, as GPT-2's do."""
 
+RANDOM, ITSELF, SENTENCE = "random words", "one word", "word and sentence"
+EVEN = f"random words without {LARGEST} dimensions"
 SPREAD = "first direction of one word"
-"""The share of the spread of a word's occurrences, less that of as many random words."""
+
+Sums = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""Of every unit that is drawn a sum of what is measured, and how many there are."""
 
 FALL = "a word and itself, less random words, last layer less first"
 
@@ -54,43 +56,24 @@ class Contextuality(Analysis):
     def run(self, case: Case) -> Found:
         own = word_states(case)
         findings: list[Finding] = []
-        spread: list[float] = []
-        held: dict[str, list[tuple[NDArray[np.float64], NDArray[np.float64]]]] = {
-            name: [] for name in METRICS
-        }
+        held: dict[str, list[Sums]] = {}
         for layer in range(own.num_layers):
-            states = unit(own.states[layer])
-            found = (
-                with_random(states, own, case.seed),
-                with_itself(states, own, self.contexts, case.seed),
-                with_sentence(np.asarray(own.states[layer]), own),
-            )
-            anisotropy = of_ratio(*found[0], seed=case.seed).value
-            even = with_random(unit(without_largest(own.states[layer])), own, case.seed)
-            shares = in_one_direction(np.asarray(own.states[layer]), own, self.contexts, case.seed)
-            for name, (parts, wholes) in zip(METRICS, found, strict=True):
-                held[name].append((parts, wholes))
-                if wholes.sum() == 0:
+            found = self._of_layer(np.asarray(own.states[layer]), own, case.seed)
+            anisotropy = of_ratio(*found[RANDOM], seed=case.seed).value
+            for name, sums in found.items():
+                held.setdefault(name, []).append(sums)
+                if sums[1].sum() == 0:
                     continue
-                interval = of_ratio(parts, wholes, seed=case.seed)
-                if name != METRICS[0]:
+                interval = of_ratio(*sums, seed=case.seed)
+                if name in (ITSELF, SENTENCE):
                     interval = _less(interval, anisotropy)
                 findings.append(Finding.over_texts(f"{name}, layer {layer}", interval))
-            spread.append(shares[0].mean() if len(shares[0]) else np.nan)
-            beside = {f"{METRICS[0]} without {LARGEST} dimensions": even, SPREAD: shares}
-            for name, sums in beside.items():
-                if sums[1].sum():
-                    interval = of_ratio(*sums, seed=case.seed)
-                    findings.append(Finding.over_texts(f"{name}, layer {layer}", interval))
-        top, bottom = held[METRICS[0]][-1], held[METRICS[0]][0]
-        findings.append(
-            Finding.over_texts(
-                "random words, last layer less first", of_difference(top, bottom, seed=case.seed)
-            )
-        )
+        top, bottom = held[RANDOM][-1], held[RANDOM][0]
+        risen = of_difference(top, bottom, seed=case.seed)
+        findings.append(Finding.over_texts(f"{RANDOM}, last layer less first", risen))
         words, texts = (
             (of[-1][0] - of[0][0]) / np.maximum(of[0][1], 1.0)
-            for of in (held[METRICS[1]], held[METRICS[0]])
+            for of in (held[ITSELF], held[RANDOM])
         )
         if len(words):
             findings.append(Finding.over_texts(FALL, of_means(words, texts, seed=case.seed)))
@@ -98,14 +81,24 @@ class Contextuality(Analysis):
             name: np.array([p.sum() / w.sum() if w.sum() else np.nan for p, w in of])
             for name, of in held.items()
         }
-        return Found(findings, arrays | {SPREAD: np.array(spread)})
+        return Found(findings, arrays)
+
+    def _of_layer(self, states: NDArray[np.float32], own: WordStates, seed: int) -> dict[str, Sums]:
+        units = unit(states)
+        return {
+            RANDOM: with_random(units, own, seed),
+            ITSELF: with_itself(units, own, self.contexts, seed),
+            SENTENCE: with_sentence(states, own),
+            EVEN: with_random(unit(without_largest(states)), own, seed),
+            SPREAD: in_one_direction(states, own, self.contexts, seed),
+        }
 
     def conclusions(self, stored: Stored) -> list[Conclusion]:
         found = [
             concluded(
                 "random words are more alike in the last layer than before the first",
                 "cosines of 0.11 before and 0.48 behind the blocks of BERT-base",
-                stored.of_all("random words, last layer less first"),
+                stored.of_all(f"{RANDOM}, last layer less first"),
                 0.0,
                 "alike",
             )
@@ -125,8 +118,8 @@ class Contextuality(Analysis):
 
     def draw(self, stored: Stored, figure: Figure) -> None:
         cosines, spread = figure.subplots(2, sharex=True)
-        for name in METRICS:
-            less = 0 if name == METRICS[0] else stored.arrays[METRICS[0]]
+        for name in (RANDOM, ITSELF, SENTENCE):
+            less = 0 if name == RANDOM else stored.arrays[RANDOM]
             cosines.plot(stored.arrays[name] - less, marker="o", label=name)
         cosines.set_ylabel("cosine; of one word and of\nsentences less random words'")
         cosines.legend()
@@ -139,10 +132,6 @@ def unit(states: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
     """States (W, D) of length 1."""
     own = np.asarray(states, np.float64)
     return own / np.maximum(np.linalg.norm(own, axis=1, keepdims=True), 1e-12)
-
-
-Sums = tuple[NDArray[np.float64], NDArray[np.float64]]
-"""Of every unit that is drawn a sum of cosines, and how many there are."""
 
 
 def with_random(states: NDArray[np.float64], own: WordStates, seed: int) -> Sums:
