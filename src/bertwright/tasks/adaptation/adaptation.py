@@ -9,6 +9,7 @@ from pydantic import Field
 from bertwright.axes import Choice
 from bertwright.encoder.encoder import Encoder, blocks_of
 from bertwright.encoder.initialisation import initialise
+from bertwright.encoder.roles import roles
 from bertwright.errors import UserError
 from bertwright.model.grids import Grid
 from bertwright.optimisers.muon import Muon
@@ -184,8 +185,7 @@ class Frozen(Adaptation):
 
 
 class Adapters(Adaptation):
-    """A small network behind every sublayer, and the norms of the blocks (Houlsby et al. 2019,
-    figure 2)."""
+    """A small network behind every sublayer, and all norms (Houlsby et al. 2019, section 2.1)."""
 
     kind: Literal["adapters"] = "adapters"
     width: int = Field(default=16, ge=1)
@@ -203,10 +203,9 @@ class Adapters(Adaptation):
 
     def begin(self, encoder: Encoder, recipe: Recipe, seed: int) -> None:
         begin_adapters(encoder, seed)
-        encoder.requires_grad_(False)
-        for block in blocks_of(encoder):
-            block.adapters.requires_grad_(True)
-            block.norms.requires_grad_(True)
+        of = roles(encoder)
+        for name, parameter in encoder.named_parameters():
+            parameter.requires_grad_(of[name].kind == "norm" or ".adapters." in name)
 
 
 class LowRank(Adaptation):
