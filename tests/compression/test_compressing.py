@@ -15,6 +15,7 @@ from bertwright.compression.quantisation.sharpness import sharpness
 from bertwright.compression.static_table import static_table
 from bertwright.errors import UserError
 from bertwright.interop.loading import load
+from bertwright.randomness import sample
 from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.data import TaskData
 from bertwright.tasks.fine_tuned import FineTuned, load_fine_tuned
@@ -196,9 +197,21 @@ def test_the_sharpest_blocks_have_more_bits(teacher: FineTuned) -> None:
     adaptation = small.net.adaptation
     assert isinstance(adaptation, Quantised)
     assert sorted(adaptation.bits) == [2, 2, 3, 3]
-    found = sharpness(teacher, classes())
+    # In that order, which says what the subsets are.
+    found = sharpness(teacher, sample(classes(), len(classes())))
     high = {own.block for own in sorted(found, key=lambda each: -each.omega)[:2]}
     assert {block for block, bits in enumerate(adaptation.bits) if bits == 3} == high
+
+
+def test_layers_of_a_teacher_are_read_as_it_is(pretrained) -> None:
+    given = {"train": classes(), "dev": classes(), "epochs": 1, **QUICK}
+    model = pretrained("electra", "encoder.depth.layers=2")
+    for head in (None, {"kind": "dense", "read": "mean"}):
+        teacher = finetune(model, CLASSES, **given, head=head).model
+        for method in ("theseus-linear", "layer-drop"):
+            settings = {**QUICK, "epochs": 1}
+            small = compress(teacher, method, data_of(teacher), settings=settings).best.model
+            assert small.net.choice == teacher.net.choice
 
 
 def test_what_is_no_method_is_said(teacher: FineTuned, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A teacher beside the labels: what is equal costs nothing, and what is heard is learned."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from bertwright.compression.distillation import Distillation, taught_outputs
 from bertwright.compression.signals import Signal
-from bertwright.compression.signals.outputs import divergence
+from bertwright.compression.signals.outputs import OfOutputs, Outputs, divergence
 from bertwright.compression.students import layers_taken, shortened
 from bertwright.errors import UserError
 from bertwright.model.text_model import TextModel
@@ -314,3 +315,10 @@ def test_which_layers_are_taken() -> None:
     assert layers_taken(3, 12, "last") == [9, 10, 11]
     with pytest.raises(UserError, match="choose from 1 to 12"):
         layers_taken(13, 12)
+
+
+def test_a_mean_is_over_what_is_chosen_between() -> None:
+    logits, taught = torch.randn(2, 6, 5, generator=torch.Generator().manual_seed(0))
+    heard = SimpleNamespace(logits=logits, taught_logits=taught, outputs=logits.view(-1, 1))
+    whole, mean = (OfOutputs(Outputs(mean=each))(heard) for each in (False, True))
+    assert torch.isclose(mean * 5, whole)

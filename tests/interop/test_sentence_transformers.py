@@ -25,6 +25,7 @@ from bertwright.recipes import Pooling, Vectors
 from bertwright.tasks.answers import ClosenessAnswer
 from bertwright.tasks.catalogue import table_task
 from bertwright.tasks.finetuning import finetune
+from bertwright.tasks.fitting_heads import default_head
 from bertwright.tasks.formats.tables import Columns
 from bertwright.text.tokenizers import Tokenizer, WordPieceChoice
 from bertwright.text.vocabularies import train_tokenizer
@@ -49,6 +50,13 @@ def test_a_model_of_closeness_gives_the_same_vectors(tmp_path: Path, read: str) 
     theirs = SentenceTransformer(str(tmp_path / "export"), device="cpu").encode(list(TEXTS))
     ours = [said.vectors[0] for said in tuned.predict([(text, "A text.") for text in TEXTS])]
     assert np.abs(theirs - ours).max() < 1e-5
+    assert np.abs(theirs - tuned.embed(list(TEXTS))).max() < 1e-5
+
+
+@pytest.mark.parametrize(("pooling", "read"), [("cls", "first"), ("mean", "mean")])
+def test_vectors_are_tuned_as_they_are_made(pooling: Pooling, read: str) -> None:
+    recipe = toy("bert").model_copy(update={"vectors": Vectors(pooling=pooling)})
+    assert default_head(recipe, ClosenessAnswer()).read == read
 
 
 @pytest.fixture(scope="module")

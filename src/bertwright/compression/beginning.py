@@ -46,7 +46,7 @@ def beginning(
 def _require_around(student: TextModel, teacher: FineTuned) -> None:
     """Errors: UserError where what stands before and behind the blocks is not the teacher's, whose
     blocks run between it."""
-    own, known = (model.model.encoder.state_dict() for model in (student, teacher))
+    own, known = (model.model.encoder.state_dict() for model in (student, unrounded(teacher)))
     around = {name for name in own.keys() | known.keys() if not name.startswith("blocks.")}
     if not all(n in own and n in known and torch.equal(own[n], known[n]) for n in around):
         raise UserError(

@@ -27,6 +27,7 @@ from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning import FineTuneResult, finetune
 from bertwright.tasks.finetuning_settings import FineTuning
 from bertwright.tasks.formats.examples import AnyExample, Examples
+from bertwright.tasks.heads import Pooler
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_training import Watch, unwatched
 
@@ -119,7 +120,8 @@ def compress(
         require_free(out)
     if work is not None:
         require_room(work / "student")
-    stated = {"length": teacher.maker.length, **(settings or {})}
+    own = {} if student or how.student else _head_like(teacher)
+    stated = {"length": teacher.maker.length, **own, **(settings or {})}
     first = FineTuning.of(stated).seed
     require_suiting(how, teacher.net.recipe.encoder, student, layers)
     if transfer is not None:
@@ -146,6 +148,13 @@ def compress(
         told = json.dumps(compressed.as_dict(), indent=1) + "\n"
         compressed.best.write(out, {"compression.json": told})
     return compressed
+
+
+def _head_like(teacher: FineTuned) -> Mapping[str, Any]:
+    """For layers of a teacher, which are read as it is; its pooler is drawn anew as the usual
+    head."""
+    choice = teacher.net.choice
+    return {} if isinstance(choice, Pooler) else {"head": choice}
 
 
 def num_parameters(model: FineTuned) -> dict[str, int]:

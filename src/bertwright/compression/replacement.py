@@ -20,6 +20,7 @@ from bertwright.errors import UserError
 from bertwright.model.text_model import TextModel
 from bertwright.schedules import Schedule
 from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.heads import shapes_of
 from bertwright.tasks.parts import Part
 from bertwright.tasks.seen_pieces import SeenPieces
 from bertwright.tasks.task_model import Adapted
@@ -81,6 +82,13 @@ class _Replacing(TaskTeaching):
 
     def begin(self, seed: int) -> None:
         student = self._student[0]
+        heads = (student.head(0), self._head[0])
+        own, known = ((shapes_of(head), head.choice.read, head.choice.layers) for head in heads)
+        if own != known:
+            raise UserError(
+                "replacement: what takes the place of blocks stands before the head of the model "
+                "that it is made of: leave head out"
+            )
         student.head(0).load_state_dict(self._head[0].state_dict())
         self._part.answering.unfold_from(student.head(0).out)
         for frozen in (student.encoder.embeddings, student.encoder.norm, student.heads):

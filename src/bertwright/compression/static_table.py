@@ -55,7 +55,7 @@ def static_table(
 def _states(model: TextModel, pieces: NDArray[np.int64], specials: Specials) -> NDArray[np.float64]:
     """Of each piece between the start and the end, (N, D)."""
     rows = [[specials.start, piece, specials.end] for piece in pieces.tolist()]
-    return model.embed_rows(rows).astype(np.float64)
+    return model.embed_rows(rows, "mean").astype(np.float64)
 
 
 def _by_rank(number: int) -> NDArray[np.float64]:

@@ -3,7 +3,6 @@ it which states become the vector of a text."""
 
 import json
 import shutil
-from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,11 @@ from bertwright.compression.quantisation import unrounded
 from bertwright.errors import MissingExtra, UserError
 from bertwright.files import atomic_folder
 from bertwright.interop.huggingface import export_folder
-from bertwright.interop.huggingface.sentence_vectors import LENGTH, MODULES, NO_LIMIT
+from bertwright.interop.huggingface.sentence_vectors import LENGTH, MODULES
+from bertwright.interop.huggingface.tokenizer_files import NO_LIMIT
 from bertwright.interop.huggingface.writing import Export
 from bertwright.model.text_model import TextModel
-from bertwright.recipes import Pooling, Vectors
-from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.fine_tuned import FineTuned, vectors_of
 from bertwright.text.tokenizers import FILE, Tokenizer
 
 TEXTS = (
@@ -35,9 +34,6 @@ TOLERANCE = 1e-4
 
 _STOCK = "sentence_transformers.models"
 
-_POOLINGS: dict[str, Pooling] = {"mean": "mean", "first": "cls"}
-"""What a head reads that gives a vector, in the words of ``embed``."""
-
 
 def export_sentence_transformers(
     model: TextModel, folder: Path, verify: bool = False, family_name: str | None = None
@@ -51,7 +47,7 @@ def export_sentence_transformers(
     Errors: UserError where no stock class computes the recipe, or the pooling; MissingExtra where
     ``verify`` finds no sentence-transformers.
     """
-    bare = _pooled(unrounded(model))
+    bare = _bare(unrounded(model))
     with atomic_folder(folder) as temporary:
         within = temporary / "stock"
         written = export_folder(bare.model, bare.tokenizer, within, family_name=family_name)
@@ -63,28 +59,25 @@ def export_sentence_transformers(
     return Export(written.architecture, difference, written.left_behind)
 
 
-def _pooled(model: TextModel) -> TextModel:
-    """The encoder, whose recipe makes vectors as the head of a fine-tuned one does."""
-    net = copy(model.model)
+def _bare(model: TextModel) -> TextModel:
+    """The encoder alone, where it gives vectors."""
     if isinstance(model, FineTuned):
-        vectors = Vectors(pooling=_pooling(model), longest=model.maker.length)
-        net.recipe = net.recipe.model_copy(update={"vectors": vectors})
-    return TextModel(net, model.tokenizer, "float32")
+        _require_vectors(model)
+    return TextModel(model.model, model.tokenizer, "float32")
 
 
-def _pooling(model: FineTuned) -> Pooling:
+def _require_vectors(model: FineTuned) -> None:
     if model.task.answer.name != "closeness":
         raise UserError(
             f"a model for {model.task.name} gives no vectors: export it to huggingface, or "
             f"fine-tune with --task similarity or retrieval"
         )
     choice = model.net.choice
-    if choice.read not in _POOLINGS or choice.layers != "last":
+    if vectors_of(model.task.answer, choice, model.maker.length) is None:
         raise UserError(
             f"head.read is {choice.read} of layers {choice.layers}: sentence-transformers pools "
             f"the last layer by mean or first"
         )
-    return _POOLINGS[choice.read]
 
 
 def _write(folder: Path, model: TextModel) -> None:

@@ -185,8 +185,12 @@ class Desk:
                 raise _too_long(row.example, f"{more}: shorten it, or say truncate", what)
         for number, size in enumerate(sizes):
             if size > longest:
-                windows = f"{size} tokens in all its windows"
-                raise _too_long(number, f"{windows}, and {longest} are read: shorten it")
+                several = "" if answer.lacks_stride else " in all its windows"
+                raise _too_long(
+                    number,
+                    f"{size} tokens{several}, and {longest} are read: shorten it"
+                    f"{', or say truncate' if answer.lacks_stride and not truncate else ''}",
+                )
         return rows
 
     def _require_few(self, texts: Sequence[Any]) -> None:

@@ -130,8 +130,8 @@ def fitted_temperature(evidence: Evidence) -> float:
 
 
 def calibration_error(evidence: Evidence, temperature: float) -> float:
-    """By how much the answers are more or less often right than is said, in the mean over bins of
-    like probability."""
+    """By how much the most probable answers are more or less often right than is said, in the mean
+    over bins of like probability."""
     said = evidence.chances(1.0).argmax(1)
     sure = evidence.chances(temperature)[np.arange(len(said)), said]
     right = (said == evidence.right).astype(np.float64)

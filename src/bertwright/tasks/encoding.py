@@ -11,7 +11,7 @@ from bertwright.tasks.formats.examples import AnyExample, Example, Question, Tag
 from bertwright.text.tokenizers import Tokenizer
 
 USUAL_LENGTH = 512
-"""The longest row where the positions set no limit."""
+"""The longest row where nothing is said of it, and the positions allow as much."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,8 @@ class RowMaker:
         length: int | None = None,
         apart: bool = False,
     ) -> "RowMaker":
-        """As the recipe's assembly says, in rows of at most ``length`` (else ``longest``)."""
+        """As the recipe's assembly says, in rows of at most ``length``; None takes
+        ``longest``, 512 at most."""
         limit = min(longest or USUAL_LENGTH, USUAL_LENGTH) if length is None else length
         encoder, separators = recipe.encoder, separators_of(recipe, tokenizer)
         between = 0 if encoder.has_segments else 1
@@ -96,7 +97,7 @@ class RowMaker:
         if self.apart and (lone := next((e for e in texts if e.second is None), None)):
             raise UserError(
                 f"{lone.where or 'an example'}: head.read: apart compares two texts, and this is "
-                f"one: name the column of the second (pair)"
+                f"one: name the column of the second (pair), or choose another head.read"
             )
         firsts = self.tokenizer.encode_batch([e.first for e in texts])
         seconds = self.tokenizer.encode_batch([e.second or "" for e in texts])

@@ -30,8 +30,9 @@ from bertwright.model.folder import (
 from bertwright.model.model import Model
 from bertwright.model.reading import ReadBatch, read_batches
 from bertwright.model.text_model import TextModel
+from bertwright.recipes import Pooling, Vectors
 from bertwright.tasks.adaptation import Adaptation
-from bertwright.tasks.answers import Floats, Prediction
+from bertwright.tasks.answers import Answer, Floats, Prediction
 from bertwright.tasks.encoding import RowMaker, TaskRow, documents_of
 from bertwright.tasks.formats.examples import (
     AnyExample,
@@ -55,8 +56,9 @@ class FineTuned(TextModel):
     """A model that solves a task: what a :class:`TextModel` does, and ``predict``.
 
     It has no output over the vocabulary: ``fill_mask`` and ``score`` are for the model before.
-    ``length`` is the longest row; None takes what the encoder allows. ``temperature`` divides what
-    becomes probabilities.
+    ``length`` is the longest row; None takes what the encoder allows, 512 at most. ``temperature``
+    divides what becomes probabilities. Trained for closeness, it is embedded by the vectors that it
+    was trained to give.
     """
 
     def __init__(
@@ -68,13 +70,14 @@ class FineTuned(TextModel):
         precision: ReadingPrecision | None = None,
         temperature: float = 1.0,
     ) -> None:
-        super().__init__(_without_heads(net), tokenizer, precision)
+        apart = net.choice.read == "apart"
+        self.maker = RowMaker.of(net.recipe, tokenizer, net.encoder.longest, length, apart)
+        vectors = vectors_of(task.answer, net.choice, self.maker.length) or net.recipe.vectors
+        super().__init__(_without_heads(net, vectors), tokenizer, precision)
         self.net = net.to(self.device).eval()
         self.task = task
         self.temperature = temperature
         self.answering = task.answer.build(task.labels, temperature)
-        apart = net.choice.read == "apart"
-        self.maker = RowMaker.of(net.recipe, tokenizer, net.encoder.longest, length, apart)
 
     def knows(self, task: Task, head: Head) -> bool:
         """Whether it has learned this task, with such a head."""
@@ -244,10 +247,23 @@ BARE = {"objectives": {}, "pooler": False, "decoder": None}
 """What leaves of a recipe the encoder alone."""
 
 
-def _without_heads(net: TaskModel) -> Model:
+POOLINGS: dict[str, Pooling] = {"mean": "mean", "first": "cls"}
+"""What a head reads that gives a vector, in the words of ``embed``."""
+
+
+def vectors_of(answer: Answer, choice: HeadChoice, longest: int) -> Vectors | None:
+    """The vectors that an encoder was fine-tuned to give; None where it was for none, or for such
+    as ``embed`` does not make."""
+    if answer.own_kind() != "closeness" or choice.layers != "last" or choice.read not in POOLINGS:
+        return None
+    return Vectors(pooling=POOLINGS[choice.read], longest=longest)
+
+
+def _without_heads(net: TaskModel, vectors: Vectors) -> Model:
     """The encoder of a task's model as a model of its own, the parameters shared."""
     with torch.device("meta"):
-        model = Model(net.recipe.model_copy(update=BARE), net.vocabulary_size)
+        bare = net.recipe.model_copy(update={**BARE, "vectors": vectors})
+        model = Model(bare, net.vocabulary_size)
     model.encoder = net.encoder
     return model
 

@@ -48,10 +48,10 @@ def head_for(
 def default_head(recipe: Recipe, answer: Answer) -> HeadChoice:
     """The head with which the family of a recipe is usually fine-tuned.
 
-    A causal encoder is read where it has read everything, one of two ways over the whole row. An
-    encoder trained on pairs has a pooler, a discriminator GELU; a pre-norm encoder reads through
-    the transform of its output, over the whole row, since nothing taught it to gather a text in its
-    first place.
+    A causal encoder is read where it has read everything, one of two ways over the whole row. What
+    is compared is read as the vectors of the recipe are. An encoder trained on pairs has a pooler,
+    a discriminator GELU; a pre-norm encoder reads through the transform of its output, over the
+    whole row, since nothing taught it to gather a text in its first place.
     """
     by_halves = is_by_halves(recipe.encoder.visibility)
     causal = is_causal(recipe.encoder.visibility)
@@ -61,7 +61,8 @@ def default_head(recipe: Recipe, answer: Answer) -> HeadChoice:
     if answer.reads == "places":
         return Transformed(read="places") if transforms else Plain(read="places")
     if answer.own_kind() == "closeness":
-        return Plain(read="last" if causal and not by_halves else "mean")
+        pooled = "first" if recipe.vectors.pooling == "cls" else "mean"
+        return Plain(read="last" if causal and not by_halves else pooled)
     if by_halves:
         return Plain(read="mean")
     if causal:

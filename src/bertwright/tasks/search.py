@@ -216,5 +216,10 @@ class _Pruning(Reporter):
 def _scaled(
     grid: Mapping[str, Sequence[Any]], base: FineTuning, recipe: Recipe
 ) -> dict[str, Sequence[Any]]:
+    """A grid for this encoder: rates as far from the usual one, and no decay by level where there
+    is one level."""
     factor = base.adaptation.usual_rate(recipe) / USUAL_RATE
-    return {n: tuple(v * factor for v in of) if n == "rate" else of for n, of in grid.items()}
+    axes = {n: tuple(v * factor for v in of) if n == "rate" else of for n, of in grid.items()}
+    if recipe.encoder.depth.sharing != "none":
+        axes.pop("adaptation", None)
+    return axes

@@ -97,7 +97,7 @@ class HeldOut:
 
     def figures(self, model: Answering, device: torch.device) -> dict[str, float]:
         """Loss and accuracy of each question; perplexity and what stands beside the masked one; the
-        area under the curve of those by yes or no, where most are no; the loss of each label."""
+        area under the curve of those by yes or no; the loss of each label."""
         by_label = {
             label: measure(model, self.objectives, self._labelled(label), device)
             for label in dict.fromkeys(self.labels)
@@ -301,10 +301,13 @@ def measure(
 
 
 def _area_under_curve(leaning: NDArray[np.float64]) -> float | None:
-    """Of the curve of the receiver; None where there is no yes, or no no, (K, 2)."""
+    """Of the curve of the receiver, (K, 2); None where there is no yes, or no no, NaN where what
+    was said is no number."""
     yes = leaning[:, 1] > 0
     if yes.all() or not yes.any():
         return None
+    if not np.isfinite(leaning[:, 0]).all():
+        return math.nan
     from sklearn.metrics import roc_auc_score  # which most trainings do without
 
     return float(roc_auc_score(yes, leaning[:, 0]))

@@ -153,6 +153,14 @@ def test_a_longformer_chooses_as_it_did(tmp_path: Path) -> None:
     assert all(torch.equal(again[name], tensor) for name, tensor in stock.state_dict().items())
 
 
+def test_rows_are_as_long_as_they_were(tmp_path: Path) -> None:
+    stock = stock_model("BertForSequenceClassification", **THREE)
+    ours = load(saved(stock, tmp_path / "stock"), "float32")
+    short = FineTuned(ours.net, ours.tokenizer, ours.task, length=16)
+    export_folder(short, short.tokenizer, tmp_path / "export")
+    assert load(tmp_path / "export").maker.length == 16
+
+
 def test_one_output_is_a_number(tmp_path: Path) -> None:
     stock = stock_model("BertForSequenceClassification", num_labels=1)
     ours = load(saved(stock, tmp_path / "stock"), "float32")

@@ -50,7 +50,8 @@ class DescriptionLength(Analysis):
     def run(self, case: Case) -> Found:
         own = word_states(case)
         tags = tags_of(case)
-        control = control_tags(own.words, tags, case.seed)
+        # Each order has a control of its own: one may be easier to know by heart than another.
+        controls = [control_tags(own.words, tags, case.seed, draw) for draw in range(ORDERS)]
         everything = np.ones(len(tags), np.bool_)
         orders = [_order(own.text, case.seed, number) for number in range(ORDERS)]
         compression = np.zeros((own.num_layers, 2, ORDERS))
@@ -58,8 +59,8 @@ class DescriptionLength(Analysis):
         shares = np.zeros((own.num_layers, 2, len(case.texts)))
         for layer in range(own.num_layers):
             states = standardised(own, layer, everything)
-            for which, target in enumerate((tags, control)):
-                for number, order in enumerate(orders):
+            for which, targets in enumerate(([tags] * ORDERS, controls)):
+                for number, (order, target) in enumerate(zip(orders, targets, strict=True)):
                     bits = code_lengths(states[order], target[order], self.regularisation)
                     even = np.log2(len(np.unique(target)))
                     # Tags of the control can all be drawn alike: then there is nothing to tell.

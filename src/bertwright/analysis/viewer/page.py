@@ -28,6 +28,7 @@ from bertwright.analysis.viewer.values import (
     set_neighbours,
     text_values,
 )
+from bertwright.analysis.word_states import SITES
 from bertwright.errors import UserError
 from bertwright.files import write_text
 
@@ -63,7 +64,7 @@ def view_page(case: Case, made: str, num_shown: int | None = None) -> str:
     if not lacking["neurons"] and 2 * places * width * case.subject.num_layers > NEURONS_AT_MOST:
         lacking["neurons"] = "with so many texts they would weigh too much: look at fewer"
     texts = text_values(shown, neurons=lacking["neurons"] is None)
-    words = set_neighbours(case, texts)
+    words = [] if case.subject.lacks(*SITES) else set_neighbours(case, texts)
     both = [case.subject, *([] if case.other is None else [case.other])]
     beside = [] if case.other is None else _of_other(shown, case.other)
     data = {

@@ -45,10 +45,10 @@ class OfOutputs(Comparison):
     def forward(self, heard: Heard) -> Tensor:
         own, others = heard.logits, heard.taught_logits
         if self.choice.distance == "squared" or own is None or others is None:
-            found = (heard.outputs - heard.taught).square().sum()
+            found, number = (heard.outputs - heard.taught).square().sum(), heard.outputs.shape[-1]
         else:
-            found = divergence(own, others, self.choice.temperature)
-        return found / heard.outputs.shape[-1] if self.choice.mean else found
+            found, number = divergence(own, others, self.choice.temperature), own.shape[-1]
+        return found / number if self.choice.mean else found
 
 
 def divergence(outputs: Tensor, taught: Tensor, temperature: float) -> Tensor:

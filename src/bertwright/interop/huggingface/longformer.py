@@ -114,7 +114,8 @@ class Longformer(Roberta):
         if wide.segment is not None:
             places.append(f"those of the {NAMES[wide.segment]} text")
         said = " and at ".join(places)
-        return f"`global_attention_mask`: 1 at {said}, 0 elsewhere" if said else ""
+        where = f"1 at {said}, 0 elsewhere" if said else "0 everywhere"
+        return f"`global_attention_mask`: {where}"
 
 
 def _parts(rule: Visibility) -> tuple[Visibility | None, Global | None]:

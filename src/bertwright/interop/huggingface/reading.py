@@ -22,7 +22,7 @@ from bertwright.interop.huggingface.purposes import (
 )
 from bertwright.interop.huggingface.renaming import Tensors, to_ours
 from bertwright.interop.huggingface.sentence_vectors import read_sentence_vectors
-from bertwright.interop.huggingface.tokenizer_files import read_tokenizer
+from bertwright.interop.huggingface.tokenizer_files import longest_row, read_tokenizer
 from bertwright.interop.huggingface.weights import read_weights, settled
 from bertwright.model import Model
 from bertwright.model.folder import fill, filled
@@ -148,7 +148,9 @@ def _fine_tuned(found: Found, precision: ReadingPrecision | None) -> FineTuned:
     plan = HeadPlan(classifier.choice(read), num_outputs(task), task.answer.name)
     net = TaskModel.empty(with_wide_questions(found.recipe, [task.answer]), found.rows, plan)
     fill(net, found.tensors, str(found.folder))
-    return FineTuned(net.eval(), found.tokenizer, task, precision=precision)
+    limits = (longest_row(found.folder), net.encoder.longest)
+    length = min((limit for limit in limits if limit is not None), default=None)
+    return FineTuned(net.eval(), found.tokenizer, task, length, precision)
 
 
 def _task(found: Found) -> Task:

@@ -1,13 +1,12 @@
 """How a folder of sentence-transformers makes the vector of a text: by what stands beside the files
 of the stock class."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from bertwright.errors import UserError
-from bertwright.interop.huggingface.tokenizer_files import CONFIG
+from bertwright.interop.huggingface.tokenizer_files import NO_LIMIT, longest_row, read_config
 from bertwright.recipes import Pooling, Vectors
 
 MODULES, LENGTH = "modules.json", "sentence_bert_config.json"
@@ -20,9 +19,6 @@ OLD_POOLINGS = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "c
 """What sentence-transformers calls the poolings: as one word since version 6, before as one key for
 each."""
 
-NO_LIMIT = int(1e30)
-"""How stock tokenizers write that a row may have any length."""
-
 
 def read_sentence_vectors(folder: Path, config: Mapping[str, Any]) -> Vectors:
     """What a folder says, ``config`` being that of its stock class; the mean where it is none of
@@ -32,10 +28,12 @@ def read_sentence_vectors(folder: Path, config: Mapping[str, Any]) -> Vectors:
     """
     if not (folder / MODULES).is_file():
         return Vectors()
-    modules = {str(m["type"]).rpartition(".")[2]: m.get("path", "") for m in _read(folder, MODULES)}
+    modules = {
+        str(m["type"]).rpartition(".")[2]: m.get("path", "") for m in read_config(folder, MODULES)
+    }
     if other := [kind for kind in modules if kind not in READ]:
         raise _refused(folder, f"has the module {other[0]}")
-    pooled = _read(folder, f"{modules.get('Pooling', '')}/config.json".lstrip("/"))
+    pooled = read_config(folder, f"{modules.get('Pooling', '')}/config.json".lstrip("/"))
     return Vectors(pooling=_pooling(folder, pooled), longest=_longest(folder, config))
 
 
@@ -50,19 +48,10 @@ def _pooling(folder: Path, pooled: Mapping[str, Any]) -> Pooling:
 
 def _longest(folder: Path, config: Mapping[str, Any]) -> int | None:
     """What the folder states, else the least of what its tokenizer and its stock class do."""
-    stated = [_read(folder, LENGTH).get("max_seq_length")]
+    stated = [read_config(folder, LENGTH).get("max_seq_length")]
     if stated == [None]:
-        positions = config.get("max_position_embeddings")
-        stated = [_read(folder, CONFIG).get("model_max_length"), positions]
+        stated = [longest_row(folder), config.get("max_position_embeddings")]
     return min((n for n in stated if n is not None and 0 < n < NO_LIMIT), default=None)
-
-
-def _read(folder: Path, name: str) -> Any:
-    file = folder / name
-    try:
-        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    except ValueError as error:
-        raise UserError(f"{file} is not JSON ({error}): copy it again") from error
 
 
 def _refused(folder: Path, what: str) -> UserError:

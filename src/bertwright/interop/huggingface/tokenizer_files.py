@@ -15,6 +15,9 @@ CONFIG, VOCABULARY = "tokenizer_config.json", "vocab.txt"
 SPECIALS, ADDED = "special_tokens_map.json", "added_tokens.json"
 BYTE_VOCABULARY, MERGES = "vocab.json", "merges.txt"
 WORD_END, MODEL_CONFIG = "</w>", "config.json"
+NO_LIMIT = int(1e30)
+"""How stock tokenizers write that a row may have any length."""
+
 FRAMING = ("TemplateProcessing", "BertProcessing", "RobertaProcessing")
 """The post-processors that put special pieces around a text."""
 
@@ -29,6 +32,12 @@ def read_tokenizer(
     """
     backend = _backend(folder)
     return Tokenizer(backend, _roles(backend, folder, model_config, own_roles))
+
+
+def longest_row(folder: Path) -> int | None:
+    """The longest row that the tokenizer of a folder states; None where it states none."""
+    stated = read_config(folder).get("model_max_length")
+    return None if stated is None or stated >= NO_LIMIT else int(stated)
 
 
 def _backend(folder: Path) -> library.Tokenizer:
@@ -67,7 +76,7 @@ def _roles(
 ) -> dict[str, str]:
     """The special pieces that are not those that any tokenizer has. A role that no piece was made
     for has the piece that ends texts, or the unknown one: GPT-2 has one piece for all of them."""
-    stated = {**_config(folder), **_config(folder, SPECIALS)}
+    stated = {**read_config(folder), **read_config(folder, SPECIALS)}
     numbers = {role: model_config.get(key) for role, key in NUMBERED.items()}
     found: dict[str, str] = {}
     for role, usual in SPECIAL_NAMES.items():
@@ -218,7 +227,7 @@ def _from_vocabulary(folder: Path) -> library.Tokenizer:
     vocabulary = {
         piece: index for index, piece in enumerate(lines) if piece or index + 1 < len(lines)
     }
-    config = _config(folder)
+    config = read_config(folder)
     backend = library.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     backend.normalizer = normalizers.BertNormalizer(
         clean_text=True,
@@ -233,12 +242,12 @@ def _from_vocabulary(folder: Path) -> library.Tokenizer:
 
 def _from_merges(folder: Path) -> library.Tokenizer:
     """RoBERTa's byte-pair encoding, or that of GPT, from its pieces and merges."""
-    pieces: dict[str, int] = _config(folder, BYTE_VOCABULARY)
+    pieces: dict[str, int] = read_config(folder, BYTE_VOCABULARY)
     given = str(folder / BYTE_VOCABULARY), str(folder / MERGES)
     if any(piece.endswith(WORD_END) for piece in pieces):
         return _of_words(folder, *given)
     backend = library.Tokenizer(models.BPE.from_file(*given))
-    space = _config(folder).get("add_prefix_space", False)
+    space = read_config(folder).get("add_prefix_space", False)
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space)
     backend.decoder = decoders.ByteLevel()
     start, end = backend.token_to_id("<s>"), backend.token_to_id("</s>")
@@ -252,7 +261,7 @@ def _from_merges(folder: Path) -> library.Tokenizer:
 
 def _of_words(folder: Path, pieces: str, merges: str) -> library.Tokenizer:
     """GPT's pieces, of which the last of a word says so."""
-    if _config(folder, MODEL_CONFIG).get("model_type") == "xlm":
+    if read_config(folder, MODEL_CONFIG).get("model_type") == "xlm":
         raise UserError(
             f"{folder}: words of XLM are found by Moses, which is not here: save its tokenizer as "
             f"{FILE}"
@@ -275,7 +284,7 @@ def _with_specials(
 
 def _with_added(backend: library.Tokenizer, folder: Path) -> library.Tokenizer:
     """The tokenizer with the pieces that were added to it later, at their numbers."""
-    added: dict[str, int] = _config(folder, ADDED)
+    added: dict[str, int] = read_config(folder, ADDED)
     for piece, number in sorted(added.items(), key=lambda each: each[1]):
         if backend.token_to_id(piece) is None:
             backend.add_tokens([library.AddedToken(piece, normalized=False)])
@@ -287,7 +296,8 @@ def _with_added(backend: library.Tokenizer, folder: Path) -> library.Tokenizer:
     return backend
 
 
-def _config(folder: Path, name: str = CONFIG) -> dict[str, Any]:
+def read_config(folder: Path, name: str = CONFIG) -> Any:
+    """What a file of JSON says; nothing where there is none. Errors: UserError where it is none."""
     file = folder / name
     try:
         return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
