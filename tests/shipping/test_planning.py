@@ -1,5 +1,6 @@
 """Of all that keeps to a goal that is planned which loses least, as far as it is seen before."""
 
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -16,9 +17,11 @@ from bertwright.shipping.forms import FORMS, PLAIN, Form
 from bertwright.shipping.goal import Goal
 from bertwright.shipping.planning import Planner
 from bertwright.shipping.shapes import SHARES, Shape
+from bertwright.tasks.answers import ClassAnswer, RelevanceAnswer
 from bertwright.tasks.catalogue import table_task
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning import finetune
+from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
 from bertwright.text.tokenizers import WordPieceChoice
 from bertwright.text.vocabularies import train_tokenizer
@@ -123,3 +126,11 @@ def test_what_keeps_to_a_goal_and_loses_least_is_planned(
     ]
     assert shape in largest
     assert loss_of(shape) == min(map(loss_of, largest))
+
+
+def test_what_is_ranked_is_judged_by_whole_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "MOST_JUDGED", 10)
+    texts = [Example(f"question {n}", f"text {m}") for n in range(6) for m in range(5)]
+    ranked = Counter(each.first for each in planning.judged(RelevanceAnswer(), texts))
+    assert sorted(ranked.values()) == [5, 5]
+    assert len(planning.judged(ClassAnswer(), texts)) == 10

@@ -21,12 +21,24 @@ from bertwright.shipping.shapes import (
     require_taught_as,
     whole,
 )
+from bertwright.tasks.answers import Answer
 from bertwright.tasks.evaluation import evaluate
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.examples import Examples
 
 MOST_JUDGED = 2048
 """Examples by which forms are compared."""
+
+
+def judged(answer: Answer, examples: Examples) -> Examples:
+    """Some of them, from all over; of what is ranked whole groups, in which the best is looked
+    for."""
+    groups = [answer.group(each) for each in examples]
+    names = [name for name in dict.fromkeys(groups) if name is not None]
+    if not names:
+        return sample(examples, MOST_JUDGED)
+    chosen = set(sample(names, max(1, MOST_JUDGED * len(names) // len(groups))))
+    return [each for each, group in zip(examples, groups, strict=True) if group in chosen]
 
 
 @dataclass(frozen=True)
@@ -104,7 +116,7 @@ class Planner:
         """Of the model as it is."""
         self._measured.at(self._whole, form)
         model = load(self._measured.folder(self._whole, form))
-        return evaluate(model, sample(self._dev, MOST_JUDGED))["score"]
+        return evaluate(model, judged(self._whole.task.answer, self._dev))["score"]
 
     def _largest(self) -> list[Candidate]:
         """Of each share of heads and units the largest number of layers that keeps to the goal, if
