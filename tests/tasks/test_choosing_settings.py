@@ -74,6 +74,14 @@ def test_a_grid_decays_as_its_paper(
     assert {(each.decay, each.adaptation.own_kind()) for each in tried} == {(0.3, "lora")}
 
 
+def test_what_has_one_level_has_no_decay_by_level(pretrained) -> None:
+    axes = searching._scaled(
+        searching.GRIDS["electra"], FineTuning(), pretrained("albert").model.recipe
+    )
+    assert "adaptation" not in axes
+    assert "rate" in axes
+
+
 @pytest.mark.parametrize("kind", ["lora", "frozen", "adapters", "full"])
 @pytest.mark.parametrize("system", ["bert", "modern"])
 def test_a_grid_goes_by_the_rate_that_is_usual(pretrained, kind: str, system: str) -> None:
