@@ -116,7 +116,7 @@ class Planner:
         """Of the model as it is."""
         self._measured.at(self._whole, form)
         model = load(self._measured.folder(self._whole, form))
-        return evaluate(model, judged(self._whole.task.answer, self._dev))["score"]
+        return evaluate(model, judged(self._model.task.answer, self._dev))["score"]
 
     def _largest(self) -> list[Candidate]:
         """Of each share of heads and units the largest number of layers that keeps to the goal, if
