@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bertwright.errors import UserError
-from bertwright.interop.huggingface.tokenizer_files import NO_LIMIT, longest_row, read_config
+from bertwright.interop.huggingface.tokenizer_files import NO_LIMIT, longest_row, read_json
 from bertwright.recipes import Pooling, Vectors
 
 MODULES, LENGTH = "modules.json", "sentence_bert_config.json"
@@ -29,11 +29,11 @@ def read_sentence_vectors(folder: Path, config: Mapping[str, Any]) -> Vectors:
     if not (folder / MODULES).is_file():
         return Vectors()
     modules = {
-        str(m["type"]).rpartition(".")[2]: m.get("path", "") for m in read_config(folder, MODULES)
+        str(m["type"]).rpartition(".")[2]: m.get("path", "") for m in read_json(folder, MODULES)
     }
     if other := [kind for kind in modules if kind not in READ]:
         raise _refused(folder, f"has the module {other[0]}")
-    pooled = read_config(folder, f"{modules.get('Pooling', '')}/config.json".lstrip("/"))
+    pooled = read_json(folder, f"{modules.get('Pooling', '')}/config.json".lstrip("/"))
     return Vectors(pooling=_pooling(folder, pooled), longest=_longest(folder, config))
 
 
@@ -48,7 +48,7 @@ def _pooling(folder: Path, pooled: Mapping[str, Any]) -> Pooling:
 
 def _longest(folder: Path, config: Mapping[str, Any]) -> int | None:
     """What the folder states, else the least of what its tokenizer and its stock class do."""
-    stated = [read_config(folder, LENGTH).get("max_seq_length")]
+    stated = [read_json(folder, LENGTH).get("max_seq_length")]
     if stated == [None]:
         stated = [longest_row(folder), config.get("max_position_embeddings")]
     return min((n for n in stated if n is not None and 0 < n < NO_LIMIT), default=None)

@@ -36,7 +36,7 @@ def read_tokenizer(
 
 def longest_row(folder: Path) -> int | None:
     """The longest row that the tokenizer of a folder states; None where it states none."""
-    stated = read_config(folder).get("model_max_length")
+    stated = read_json(folder).get("model_max_length")
     return None if stated is None or stated >= NO_LIMIT else int(stated)
 
 
@@ -76,7 +76,7 @@ def _roles(
 ) -> dict[str, str]:
     """The special pieces that are not those that any tokenizer has. A role that no piece was made
     for has the piece that ends texts, or the unknown one: GPT-2 has one piece for all of them."""
-    stated = {**read_config(folder), **read_config(folder, SPECIALS)}
+    stated = {**read_json(folder), **read_json(folder, SPECIALS)}
     numbers = {role: model_config.get(key) for role, key in NUMBERED.items()}
     found: dict[str, str] = {}
     for role, usual in SPECIAL_NAMES.items():
@@ -227,7 +227,7 @@ def _from_vocabulary(folder: Path) -> library.Tokenizer:
     vocabulary = {
         piece: index for index, piece in enumerate(lines) if piece or index + 1 < len(lines)
     }
-    config = read_config(folder)
+    config = read_json(folder)
     backend = library.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     backend.normalizer = normalizers.BertNormalizer(
         clean_text=True,
@@ -242,12 +242,12 @@ def _from_vocabulary(folder: Path) -> library.Tokenizer:
 
 def _from_merges(folder: Path) -> library.Tokenizer:
     """RoBERTa's byte-pair encoding, or that of GPT, from its pieces and merges."""
-    pieces: dict[str, int] = read_config(folder, BYTE_VOCABULARY)
+    pieces: dict[str, int] = read_json(folder, BYTE_VOCABULARY)
     given = str(folder / BYTE_VOCABULARY), str(folder / MERGES)
     if any(piece.endswith(WORD_END) for piece in pieces):
         return _of_words(folder, *given)
     backend = library.Tokenizer(models.BPE.from_file(*given))
-    space = read_config(folder).get("add_prefix_space", False)
+    space = read_json(folder).get("add_prefix_space", False)
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space)
     backend.decoder = decoders.ByteLevel()
     start, end = backend.token_to_id("<s>"), backend.token_to_id("</s>")
@@ -261,7 +261,7 @@ def _from_merges(folder: Path) -> library.Tokenizer:
 
 def _of_words(folder: Path, pieces: str, merges: str) -> library.Tokenizer:
     """GPT's pieces, of which the last of a word says so."""
-    if read_config(folder, MODEL_CONFIG).get("model_type") == "xlm":
+    if read_json(folder, MODEL_CONFIG).get("model_type") == "xlm":
         raise UserError(
             f"{folder}: words of XLM are found by Moses, which is not here: save its tokenizer as "
             f"{FILE}"
@@ -284,7 +284,7 @@ def _with_specials(
 
 def _with_added(backend: library.Tokenizer, folder: Path) -> library.Tokenizer:
     """The tokenizer with the pieces that were added to it later, at their numbers."""
-    added: dict[str, int] = read_config(folder, ADDED)
+    added: dict[str, int] = read_json(folder, ADDED)
     for piece, number in sorted(added.items(), key=lambda each: each[1]):
         if backend.token_to_id(piece) is None:
             backend.add_tokens([library.AddedToken(piece, normalized=False)])
@@ -296,7 +296,7 @@ def _with_added(backend: library.Tokenizer, folder: Path) -> library.Tokenizer:
     return backend
 
 
-def read_config(folder: Path, name: str = CONFIG) -> Any:
+def read_json(folder: Path, name: str = CONFIG) -> Any:
     """What a file of JSON says; nothing where there is none. Errors: UserError where it is none."""
     file = folder / name
     try:
