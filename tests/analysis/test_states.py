@@ -16,6 +16,7 @@ from bertwright.analysis.probing.linear import control_tags
 from bertwright.analysis.probing.numbers import Numbers
 from bertwright.analysis.texts import read_texts
 from bertwright.analysis.word_states import means, word_states
+from bertwright.encoder.passage import Halting
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.treebank import Tree
 
@@ -34,6 +35,18 @@ def test_states_are_written_once_and_are_the_means_of_pieces(tmp_path: Path) -> 
     assert tuple(np.array(found.words)[found.text == 2]) == text.words
     word_states(case)
     assert file.stat().st_mtime_ns == written
+
+
+def test_words_that_have_halted_stay_as_they_are() -> None:
+    subject = small_subject("universal-transformer")
+    halting = subject.encoder.passage
+    assert isinstance(halting, Halting)
+    with torch.no_grad():
+        halting.unit.bias.fill_(60.0)
+    case = Case(subject, read_texts(subject, [Example(t) for t in SENTENCES]))
+    states = word_states(case).states
+    assert (states[0] != states[1]).any()
+    assert all((own == states[1]).all() for own in states[2:])
 
 
 def trees(number: int = 60) -> list[Tree]:

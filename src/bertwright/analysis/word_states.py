@@ -92,10 +92,11 @@ class _Writing:
         ]
         for row, number in enumerate(heard.numbers):
             of = slice(self.begins[number], self.begins[number + 1])
+            states = heard.values[names[0]]
             for layer, name in enumerate(names):
-                mean = means(
-                    heard.values[name][row, : len(heard.texts[row])], heard.texts[row].word
-                )
+                # Where all places have halted no block runs, and they stay as they are.
+                states = heard.values.get(name, states)
+                mean = means(states[row, : len(heard.texts[row])], heard.texts[row].word)
                 self.states[layer, of] = mean.float().cpu().numpy()
 
     def found(self) -> Found:
