@@ -221,10 +221,11 @@ def test_a_text_of_a_hundred_thousand_pieces_is_cut_and_said(folder: Path, tmp_p
     assert "answer.stride" in said
     rows = f"{'red ' * 40}\t{'red ' * 40}\told\n" + "a bird\tit\tnew\n" * 8
     (tmp_path / "train.tsv").write_text("text\tother\tlabel\n" + rows)
-    stated = ("--pair", "other", "epochs=0", "answer.stride=4")
-    said = invoke(*words, "-o", tmp_path / "read", *stated).stderr
-    assert "cut, this one first: raise length" in said
-    assert "answer.stride" not in said
+    # What has windows, and what cannot have any.
+    for stated in ("answer.stride=4", "head.read=apart"):
+        said = invoke(*words, "-o", tmp_path / stated, "--pair", "other", "epochs=0", stated).stderr
+        assert "cut, this one first: raise length" in said
+        assert "answer.stride" not in said
 
 
 @pytest.mark.parametrize(

@@ -177,16 +177,17 @@ def _plain(
 
     watch = watching("seeds" in settings)
     result = finetune_together(model, several, out=output, watch=watch, **settings)
-    for part in result.training.parts:
+    for number, part in enumerate(result.training.parts):
         if cut := part.cut():
             are = (
                 "1 training example is" if len(cut) == 1 else f"{len(cut):,} training examples are"
             )
-            windows = ", or read the whole in windows with answer.stride"
+            apart = result.training.net.head(number).choice.read == "apart"
+            lacks_stride = part.task.answer.lacks_stride and not apart
+            windows = ", or read the whole in windows with answer.stride" if lacks_stride else ""
             say(
                 f"{told(part.train[cut[0]])}: {are} longer than a row of "
-                f"{result.training.length} pieces and cut, this one first: raise length"
-                f"{windows if part.task.answer.lacks_stride else ''}"
+                f"{result.training.length} pieces and cut, this one first: raise length{windows}"
             )
         if seen := part.seen:
             say(

@@ -74,7 +74,8 @@ def predict(
             opened.write(json.dumps(prediction, ensure_ascii=False) + "\n")
             num_cut += CUT in prediction
     if num_cut:
-        windows = ", or with answer.stride" if loaded.task.answer.lacks_stride else ""
+        lacks_stride = loaded.task.answer.lacks_stride and not loaded.maker.apart
+        windows = ", or with answer.stride" if lacks_stride else ""
         say(
             f"{num_cut:,} of the answers are about texts that were cut ({CUT} says by how much): "
             f"fine-tune with a greater length{windows}"
