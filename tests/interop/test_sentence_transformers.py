@@ -164,10 +164,21 @@ LENGTHS = [
 def test_the_longest_row_is_the_one_that_sentence_transformers_takes(
     tmp_path: Path, own: dict, tokenizer: dict, stock: dict, longest: int | None
 ) -> None:
-    files = {"modules.json": [], "sentence_bert_config.json": own}
-    for name, content in {**files, "tokenizer_config.json": tokenizer}.items():
-        (tmp_path / name).write_text(json.dumps(content))
-    assert read_sentence_vectors(tmp_path, stock).longest == longest
+    for name in ("sentence_bert_config.json", "sentence_roberta_config.json"):
+        folder = tmp_path / name
+        folder.mkdir()
+        files = {"modules.json": [], name: own, "tokenizer_config.json": tokenizer}
+        for file, content in files.items():
+            (folder / file).write_text(json.dumps(content))
+        assert read_sentence_vectors(folder, stock, True).longest == longest
+
+
+def test_small_letters_that_no_tokenizer_makes_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "modules.json").write_text("[]")
+    (tmp_path / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
+    read_sentence_vectors(tmp_path, {}, True)
+    with pytest.raises(UserError, match="small letters of large ones before its tokenizer"):
+        read_sentence_vectors(tmp_path, {}, False)
 
 
 def test_the_command_line_writes_the_same(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from bertwright.compression.quantisation import unrounded
 from bertwright.errors import MissingExtra, UserError
 from bertwright.files import atomic_folder
 from bertwright.interop.huggingface import export_folder
-from bertwright.interop.huggingface.sentence_vectors import LENGTH, MODULES
+from bertwright.interop.huggingface.sentence_vectors import MODULES, SETTINGS
 from bertwright.interop.huggingface.tokenizer_files import NO_LIMIT
 from bertwright.interop.huggingface.writing import Export
 from bertwright.model.text_model import TextModel
@@ -97,7 +97,7 @@ def _write(folder: Path, model: TextModel) -> None:
     longest = model.longest or NO_LIMIT
     _write_json(folder / MODULES, modules)
     _write_json(folder / "1_Pooling" / "config.json", pooled)
-    _write_json(folder / LENGTH, {"max_seq_length": longest, "do_lower_case": False})
+    _write_json(folder / SETTINGS[0], {"max_seq_length": longest, "do_lower_case": False})
     _frame(folder / FILE, model.tokenizer)
 
 

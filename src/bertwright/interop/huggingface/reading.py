@@ -114,7 +114,8 @@ def read_folder(folder: Path) -> Found:
     tokenizer = read_tokenizer(folder, config, family.special_pieces)
     begin = config.get("decoder_start_token_id")
     recipe = _recipe(folder, family, settings, purpose, tensors, tokenizer, begin)
-    recipe = recipe.model_copy(update={"vectors": read_sentence_vectors(folder, config)})
+    vectors = read_sentence_vectors(folder, config, tokenizer.lowercase)
+    recipe = recipe.model_copy(update={"vectors": vectors})
     found = Found(folder, family, config, purpose, tensors, recipe, tokenizer)
     if PIECES not in tensors or tokenizer.size > found.rows:
         rows = found.rows if PIECES in tensors else "no table of them"

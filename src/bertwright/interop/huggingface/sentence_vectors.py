@@ -9,7 +9,13 @@ from bertwright.errors import UserError
 from bertwright.interop.huggingface.tokenizer_files import NO_LIMIT, longest_row, read_json
 from bertwright.recipes import Pooling, Vectors
 
-MODULES, LENGTH = "modules.json", "sentence_bert_config.json"
+MODULES = "modules.json"
+
+SETTINGS = tuple(
+    f"sentence_{kind}_config.json"
+    for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+"""Where it stands how texts become pieces: in the first of these; the later ones are older."""
 
 READ = ("Transformer", "Pooling", "Normalize")
 """Modules that change no vector otherwise than ``embed`` can."""
@@ -20,9 +26,10 @@ OLD_POOLINGS = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "c
 each."""
 
 
-def read_sentence_vectors(folder: Path, config: Mapping[str, Any]) -> Vectors:
-    """What a folder says, ``config`` being that of its stock class; the mean where it is none of
-    sentence-transformers. Vectors are scaled where that is asked, whatever it says of that.
+def read_sentence_vectors(folder: Path, config: Mapping[str, Any], lowercase: bool) -> Vectors:
+    """What a folder says, ``config`` being that of its stock class, and ``lowercase`` whether its
+    tokenizer makes small letters of large ones; the mean where it is none of sentence-transformers.
+    Vectors are scaled where that is asked, whatever it says of that.
 
     Errors: UserError for vectors that are made otherwise.
     """
@@ -33,8 +40,12 @@ def read_sentence_vectors(folder: Path, config: Mapping[str, Any]) -> Vectors:
     }
     if other := [kind for kind in modules if kind not in READ]:
         raise _refused(folder, f"has the module {other[0]}")
+    settings = next(filter(None, (read_json(folder, name) for name in SETTINGS)), {})
+    if settings.get("do_lower_case") and not lowercase:
+        raise _refused(folder, "makes small letters of large ones before its tokenizer")
     pooled = read_json(folder, f"{modules.get('Pooling', '')}/config.json".lstrip("/"))
-    return Vectors(pooling=_pooling(folder, pooled), longest=_longest(folder, config))
+    longest = _longest(folder, config, settings.get("max_seq_length"))
+    return Vectors(pooling=_pooling(folder, pooled), longest=longest)
 
 
 def _pooling(folder: Path, pooled: Mapping[str, Any]) -> Pooling:
@@ -46,16 +57,14 @@ def _pooling(folder: Path, pooled: Mapping[str, Any]) -> Pooling:
     return POOLINGS[names[0]]
 
 
-def _longest(folder: Path, config: Mapping[str, Any]) -> int | None:
+def _longest(folder: Path, config: Mapping[str, Any], own: int | None) -> int | None:
     """What the folder states, else the least of what its tokenizer and its stock class do."""
-    stated = [read_json(folder, LENGTH).get("max_seq_length")]
-    if stated == [None]:
-        stated = [longest_row(folder), config.get("max_position_embeddings")]
+    stated = [longest_row(folder), config.get("max_position_embeddings")] if own is None else [own]
     return min((n for n in stated if n is not None and 0 < n < NO_LIMIT), default=None)
 
 
 def _refused(folder: Path, what: str) -> UserError:
     return UserError(
-        f"{folder} {what}, and vectors are made by mean or cls alone: without its {MODULES} the "
-        f"encoder is read as it is"
+        f"{folder} {what}, and vectors are the mean or cls of what the encoder says: without its "
+        f"{MODULES} it is read as it is"
     )
