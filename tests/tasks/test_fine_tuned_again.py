@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 import torch
 
+from bertwright.tasks import learning_curve as curves
 from bertwright.tasks.catalogue import table_task, tagging_task
+from bertwright.tasks.data import TaskData
 from bertwright.tasks.fine_tuned import FineTuned
-from bertwright.tasks.finetuning import finetune
+from bertwright.tasks.finetuning import FineTuneResult, finetune
 from bertwright.tasks.formats.tables import Columns
 from recipes_at_toy_size import SYSTEMS, shaken
 from small_tasks import classes, numbers, pairs, tagged
@@ -58,6 +60,23 @@ def test_the_same_task_again_is_answered_as_before(pretrained, system: str, kind
     after = again(before, task, examples)
     assert after.net.recipe == before.net.recipe
     assert torch.allclose(outputs(after, examples), outputs(before, examples), 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize("head", [None, STATED[2]], ids=str)
+def test_a_curve_of_a_model_that_goes_on_has_one_head(pretrained, monkeypatch, head: Any) -> None:
+    before, made = tuned(pretrained("electra"), *TASKS["class"], head), []
+
+    def noted(*words: Any, **settings: Any) -> FineTuneResult:
+        found = finetune(*words, **settings)
+        made.append((found.model.net.choice, found.settings.rate_for(found.model.net.recipe)))
+        return found
+
+    monkeypatch.setattr(curves, "finetune", noted)
+    task, examples = TASKS["class"]
+    data = TaskData(task, train=examples, dev=examples)
+    curves.learning_curve(before, data, [8], settings={"epochs": 1, "calibrate": False})
+    assert len(made) == 2
+    assert set(made) == {(before.net.choice, made[0][1])}
 
 
 @pytest.mark.parametrize("way", ["full", "frozen"])

@@ -13,10 +13,13 @@ from bertwright.errors import UserError
 from bertwright.files import atomic_file
 from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel
+from bertwright.recipes import Recipe
 from bertwright.statistics import estimate
 from bertwright.tasks.data import TaskData, order_of
+from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning import finetune
 from bertwright.tasks.finetuning_settings import FineTuning
+from bertwright.tasks.fitting_heads import head_for
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_training import Watch, unwatched
 
@@ -78,14 +81,18 @@ def learning_curve(
 ) -> Curve:
     """Fine-tune on so many examples each, None for all; the smaller are a part of the larger, drawn
     anew for every seed."""
-    chosen = dict(settings or {})
-    seeds = FineTuning.of(chosen).seeds_in_turn()
+    stated = FineTuning.of(dict(settings or {}))
+    seeds = stated.seeds_in_turn()
     task, train, dev = data.parts()
+    tuned = model if isinstance(model, FineTuned) else None
+    recipe = model.model.recipe if tuned is None else tuned.net.recipe
+    # One head for both: that of a model that goes on is not the usual one of its encoder.
+    chosen = {**(settings or {}), "head": head_for(stated.head, recipe, task.answer, tuned)}
     numbers = [len(train) if size is None else size for size in sizes]
     for number in numbers:
         if not 2 <= number <= len(train):
             raise UserError(f"--sizes {number}: there are {len(train)} training examples")
-    untrained = untrained_like(model, seeds[0])
+    untrained = _untrained(recipe.model_copy(update={"seed": seeds[0]}), model)
     scores: dict[str, dict[int, list[float]]] = {PRETRAINED: {}, UNTRAINED: {}}
     for number in sorted(set(numbers)):
         for seed in seeds:
@@ -99,8 +106,7 @@ def learning_curve(
     return Curve(task, scores)
 
 
-def untrained_like(model: TextModel, seed: int) -> TextModel:
-    """The same encoder as it is drawn before pre-training."""
-    recipe = model.model.recipe.model_copy(update={"seed": seed})
+def _untrained(recipe: Recipe, model: TextModel) -> TextModel:
+    """The encoder of a recipe as it is drawn before pre-training, for the pieces of a model."""
     fresh = Model.build(recipe, model.model.vocabulary_size, model.tokenizer)
     return TextModel(fresh, model.tokenizer, model.precision)
