@@ -88,17 +88,49 @@ def test_vectors_are_the_same_whoever_writes_and_reads_them(
     assert [len(row) for row in model.rows(TEXTS)] == [min(len(r), longest or 512) for r in ends]
 
 
-@pytest.mark.parametrize("system", ["modern", "gpt-2", "gpt"])
+def any_encoder(*recipe: str) -> TextModel:
+    tokenizer = train_tokenizer([ENGLISH], WordPieceChoice(size=160))
+    drawn = toy(*recipe, "encoder.initialisation={kind: width-aware}")
+    return TextModel(Model.build(drawn, tokenizer.size, tokenizer), tokenizer, "float32")
+
+
+@pytest.mark.parametrize(
+    "system",
+    ["modern", "gpt-2", "gpt", "albert", "electra", "roberta", "mobilebert", "t5", "xlnet"],
+)
 def test_an_encoder_of_any_kind_gives_its_vectors_of_texts_of_any_length(
     tmp_path: Path, system: str
 ) -> None:
-    tokenizer = train_tokenizer([ENGLISH], WordPieceChoice(size=160))
-    recipe = toy(system, "encoder.initialisation={kind: width-aware}")
-    model = TextModel(Model.build(recipe, tokenizer.size, tokenizer), tokenizer, "float32")
+    model = any_encoder(system)
     export_sentence_transformers(model, tmp_path / "export", verify=True)
     again = load(tmp_path / "export", "float32")
     assert again.longest == model.longest
     assert np.abs(again.embed(TEXTS) - model.embed(TEXTS)).max() < 1e-5
+
+
+ALONE = {
+    "ends with the states of its decoder": ("bart",),
+    "XLM must be told more than a text: `langs`": ("xlm",),
+    "Longformer must be told more than a text": ("longformer", "encoder.positions.offset=1"),
+    "other states of texts of more than 14 pieces": ("bigbird",),
+}
+
+
+@pytest.mark.parametrize("said", ALONE)
+def test_what_texts_alone_do_not_tell_a_stock_class_is_not_written(
+    tmp_path: Path, said: str
+) -> None:
+    with pytest.raises(UserError, match=said):
+        export_sentence_transformers(any_encoder(*ALONE[said]), tmp_path / "export")
+    assert not (tmp_path / "export").exists()
+
+
+def test_rows_that_are_short_enough_are_read_alike(tmp_path: Path) -> None:
+    model = any_encoder("bigbird")
+    own = model.model
+    own.recipe = own.recipe.model_copy(update={"vectors": Vectors(longest=14)})
+    short = TextModel(own, model.tokenizer, "float32")
+    export_sentence_transformers(short, tmp_path / "export", verify=True)
 
 
 def test_a_causal_model_that_was_published_is_given_what_embed_reads(tmp_path: Path) -> None:

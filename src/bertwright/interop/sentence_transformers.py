@@ -1,6 +1,7 @@
 """From an encoder of ours to a folder that sentence-transformers loads: the stock class, and beside
 it which states become the vector of a text."""
 
+import copy
 import json
 import shutil
 from pathlib import Path
@@ -8,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import tokenizers as library
+import torch
 from tokenizers.processors import TemplateProcessing
 
 from bertwright.compression.quantisation import unrounded
 from bertwright.errors import MissingExtra, UserError
 from bertwright.files import atomic_folder
 from bertwright.interop.huggingface import export_folder
+from bertwright.interop.huggingface.families import family_of
 from bertwright.interop.huggingface.sentence_vectors import MODULES, SETTINGS
 from bertwright.interop.huggingface.tokenizer_files import NO_LIMIT
 from bertwright.interop.huggingface.writing import Export
@@ -44,10 +47,15 @@ def export_sentence_transformers(
     trained, any other as ``embed`` does it. ``verify`` loads what was written and compares; a
     folder that differs is not kept.
 
-    Errors: UserError where no stock class computes the recipe, or the pooling; MissingExtra where
-    ``verify`` finds no sentence-transformers.
+    Errors: UserError where no stock class computes the recipe from texts alone, or the pooling;
+    MissingExtra where ``verify`` finds no sentence-transformers.
     """
     bare = _bare(unrounded(model))
+    family = family_of(bare.model, bare.tokenizer.specials, family_name)
+    if lacks := family.lacks_alone(bare.model.recipe, bare.longest):
+        raise UserError(f"sentence-transformers cannot make these vectors, for {lacks}")
+    if family.reads_padding:
+        bare = _unpadded(bare)
     with atomic_folder(folder) as temporary:
         within = temporary / "stock"
         written = export_folder(bare.model, bare.tokenizer, within, family_name=family_name)
@@ -64,6 +72,14 @@ def _bare(model: TextModel) -> TextModel:
     if isinstance(model, FineTuned):
         _require_vectors(model)
     return TextModel(model.model, model.tokenizer, "float32")
+
+
+@torch.no_grad()
+def _unpadded(model: TextModel) -> TextModel:
+    """The same where nothing stands behind a text, for a stock class that reads padding there."""
+    net = copy.deepcopy(model.model)
+    net.embedding[model.tokenizer.specials.pad] = 0
+    return TextModel(net, model.tokenizer, "float32")
 
 
 def _require_vectors(model: FineTuned) -> None:

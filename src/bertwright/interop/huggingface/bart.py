@@ -137,6 +137,9 @@ class Bart(Family):
         own = (name for name in self.repeated if name.endswith("embed_tokens.weight"))
         return {**tensors, **{name: tensors["model.shared.weight"].clone() for name in own}}
 
+    def lacks_alone(self, recipe: Recipe, longest: int | None) -> str | None:
+        return "BartModel ends with the states of its decoder"
+
     def finished(self, config: Config, recipe: Recipe, specials: Specials) -> Config:
         return {
             **config,

@@ -188,6 +188,16 @@ class Family:
         """The longest row on which the stock class computes what a recipe does; None for any."""
         return None
 
+    def lacks_alone(self, recipe: Recipe, longest: int | None) -> str | None:
+        """Why the bare stock class makes other states of texts of at most so many pieces where it
+        is given these alone, in words; None where it makes the same."""
+        if told := self.told(recipe.encoder.visibility):
+            return f"{self.class_name} must be told more than a text: {told}"
+        alike = self.longest_alike(recipe)
+        if alike is not None and (longest is None or longest > alike):
+            return f"{self.class_name} makes other states of texts of more than {alike} pieces"
+        return None
+
     def purpose(self, net: Net) -> str:
         """Which stock class a model becomes; what it has no place for is left behind."""
         if isinstance(net, TaskModel):

@@ -111,6 +111,9 @@ class Xlm(Family):
     def told(self, rule: Visibility) -> str:
         return "`langs`: the number of its language at every place, where there are any"
 
+    def lacks_alone(self, recipe: Recipe, longest: int | None) -> str | None:
+        return super().lacks_alone(recipe, longest) if recipe.encoder.embeddings.languages else None
+
     def finished(self, config: Config, recipe: Recipe, specials: Specials) -> Config:
         languages: list[str] = config.pop("languages")
         return {
