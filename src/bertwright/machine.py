@@ -31,9 +31,13 @@ _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
 """The environment variable by which PyTorch asks for huge pages."""
 
-KEPT_PRODUCTS = 16_384
-"""Shapes for which oneDNN keeps the code of a product. It would keep 1,024, and the batches of a
-server have a few thousand, of which most would be compiled again each time."""
+SERVED_PRODUCTS = 16_384
+"""Shapes for which oneDNN keeps the code of a product in a server. It would keep 1,024, and the
+batches there have a few thousand, of which most would be compiled again each time."""
+
+WRAPPED_PRODUCTS = 64
+"""Shapes for which PyTorch keeps what it has wrapped around that code. It would keep 1,024, with
+their memory: gigabytes where a head reads the words of ever other rows, and nothing is faster."""
 
 _PRODUCTS = {
     "cpu": ((4096, 768, 3072), (2048, 2048, 2048)),
@@ -58,6 +62,11 @@ def tune_allocator() -> None:
         library = ctypes.CDLL("libc.so.6")
         library.mallopt(_MMAP_MAX, 0)
         library.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def remember_shapes() -> None:
+    """Keep the code of as many products as a server computes; to be called before the first."""
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(SERVED_PRODUCTS))
 
 
 @cache
@@ -86,8 +95,8 @@ def of_any_number(rows: "torch.Tensor") -> None:
 
 
 def usual_device() -> "torch.device":
-    """What this process computes on: the card, or the processor where there is none, of which more
-    shapes are remembered then.
+    """What this process computes on: the card, or the processor where there is none, for which less
+    is kept then.
 
     A card multiplies float32 as float32: its short form would show in the third digit of an LSTM.
     And for products that are to be the same every time it wants a workspace, before the first. That
@@ -96,7 +105,7 @@ def usual_device() -> "torch.device":
     import torch
 
     if not torch.cuda.is_available():
-        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(KEPT_PRODUCTS))
+        os.environ.setdefault("LRU_CACHE_CAPACITY", str(WRAPPED_PRODUCTS))
         return torch.device("cpu")
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.backends.cudnn.allow_tf32 = False

@@ -40,11 +40,12 @@ def serve(
     when everything that was taken is answered.
     """
     from bertwright.extras import require
-    from bertwright.machine import tune_allocator
+    from bertwright.machine import remember_shapes, tune_allocator
 
     for library in ("fastapi", "orjson", "uvicorn", "prometheus-client"):
         require(library, "serve")
     tune_allocator()
+    remember_shapes()
     from bertwright.errors import UserError
     from bertwright.interop.loading import load
     from bertwright.serving.application import application
