@@ -31,6 +31,11 @@ _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
 """The environment variable by which PyTorch asks for huge pages."""
 
+SPINS = 30_000
+"""How often a thread looks for work before it sleeps, a third of a millisecond. OpenMP's threads
+would look ten times as long, each for another that waits for its core where other programs run: a
+small model took ten times as long then, and alone it takes what it took."""
+
 SERVED_PRODUCTS = 16_384
 """Shapes for which oneDNN keeps the code of a product in a server. It would keep 1,024, and the
 batches there have a few thousand, of which most would be compiled again each time."""
@@ -47,14 +52,15 @@ _PRODUCTS = {
 
 
 @cache
-def tune_allocator() -> None:
-    """Keep freed memory instead of giving it back to the system; to be called before any tensor is
-    made.
+def tune_process() -> None:
+    """Keep freed memory instead of giving it back to the system, and let threads that wait sleep
+    soon; to be called before PyTorch is imported.
 
     By default glibc returns every large block, and the next step faults its pages in anew: a small
     encoder spends half of a float32 step on that. Where the C library is another one, or
-    ``BERTWRIGHT_ALLOCATOR=system`` is set, nothing happens.
+    ``BERTWRIGHT_ALLOCATOR=system`` is set, nothing of this happens.
     """
+    os.environ.setdefault("GOMP_SPINCOUNT", str(SPINS))
     if os.environ.get("BERTWRIGHT_ALLOCATOR") == "system":
         return
     os.environ.setdefault(HUGE_PAGES, "1")

@@ -20,7 +20,7 @@ def test_too_few_sentences_are_refused() -> None:
 
 
 def test_alone_is_compared_with_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding, "tune_allocator", lambda: None)
+    monkeypatch.setattr(embedding, "tune_process", lambda: None)
     found = embedding.compare(embedding.checkpoint_folder(), LINES, 1, True, lambda _: None)
     for line in found:
         assert line["sentences"] == 12

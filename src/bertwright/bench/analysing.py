@@ -16,7 +16,7 @@ from bertwright.analysis.listening import PLACES_AT_ONCE, heard_batches
 from bertwright.analysis.running import chosen
 from bertwright.analysis.subject import Subject
 from bertwright.analysis.texts import ReadText, read_texts
-from bertwright.machine import tune_allocator
+from bertwright.machine import tune_process
 from bertwright.model.model import Model
 from bertwright.model.reading import read_batches
 from bertwright.model.text_model import TextModel
@@ -45,7 +45,7 @@ Say = Callable[[str], None]
 
 def compare(name: str, number: int, rounds: int, say: Say) -> dict[str, Any]:
     """Read ``number`` texts a part after the other, as many as there are rounds, each both ways."""
-    tune_allocator()
+    tune_process()
     subject = _subject(name)
     case = Case(subject, _texts(subject, number))
     listeners = [own.listener(case) for own in chosen([GROUP]) if isinstance(own, Listening)]

@@ -25,7 +25,7 @@ from bertwright.encoder.kernels.eight_bits import eight_bits_are_fast
 from bertwright.errors import UserError
 from bertwright.extras import require
 from bertwright.interop.loading import load
-from bertwright.machine import multiplies_bfloat16, tune_allocator, usual_device
+from bertwright.machine import multiplies_bfloat16, tune_process, usual_device
 from bertwright.randomness import key, uniform
 from bertwright.text.installed import standard_library
 from bertwright.text.sample import gather_sample
@@ -93,7 +93,7 @@ def compare(
     folder: Path, sentences: Sequence[str], rounds: int, alone: bool, say: Say
 ) -> list[dict[str, Any]]:
     """A line for every contestant; ``alone`` leaves the peers out."""
-    tune_allocator()
+    tune_process()
     exact = load(folder, "float32")
     tokens = sum(map(len, exact.tokenizer.encode_batch(list(sentences))))
     contestants = _ours(folder) | ({} if alone else _peers(folder))

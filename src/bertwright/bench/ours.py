@@ -9,7 +9,7 @@ from bertwright.bench.turns import Turns
 from bertwright.bench.workload import VOCABULARY_SIZE, Workload
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.roles import roles
-from bertwright.machine import tune_allocator, usual_precision
+from bertwright.machine import tune_process, usual_precision
 from bertwright.model.model import Model, TensorBatch
 from bertwright.optimisers.parameters import MasterParameters
 from bertwright.training.batch_source import StepBatch
@@ -67,7 +67,7 @@ def job(workload: Workload, turns: Turns, device: torch.device) -> Job[TensorBat
 
 def main() -> None:
     """Be a contestant: ``python -m bertwright.bench.ours '{"device": ..., "workload": {...}}'``."""
-    tune_allocator()
+    tune_process()
     settings = json.loads(sys.argv[1])
     turns = Turns.over_standard_streams(settings["device"])
     train(job(Workload(**settings["workload"]), turns, torch.device(settings["device"])))

@@ -18,7 +18,7 @@ from bertwright.bench.workload import VOCABULARY_SIZE, Workload
 from bertwright.encoder.mixers.attention import AttentionChoice
 from bertwright.examples.batches import Batch
 from bertwright.extras import require
-from bertwright.machine import multiplies_bfloat16, tune_allocator
+from bertwright.machine import multiplies_bfloat16, tune_process
 from bertwright.recipes import Recipe
 
 IGNORED = -100
@@ -77,7 +77,7 @@ def main() -> None:
     """Be a contestant: ``python -m bertwright.bench.peers '{"device": ..., "best": ..., ...}'``."""
     settings = json.loads(sys.argv[1])
     if settings["best"]:
-        tune_allocator()
+        tune_process()
     turns = Turns.over_standard_streams(settings["device"])
     train(Workload(**settings["workload"]), turns, settings["device"], settings["best"])
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from bertwright.bench.embedding import checkpoint_folder
 from bertwright.interop.loading import load
-from bertwright.machine import tune_allocator
+from bertwright.machine import tune_process
 from bertwright.randomness import key, uniform
 from bertwright.tasks.catalogue import table_task
 from bertwright.tasks.finetuning import finetune
@@ -41,7 +41,7 @@ def compare(
     lines: list[str], texts: int, rounds: int, say: Callable[[str], None]
 ) -> dict[str, Any]:
     """Figures of the published encoder, with a head that knows little."""
-    tune_allocator()
+    tune_process()
     short = short_texts(lines, texts)
     model = load(checkpoint_folder())
     examples = [Example(text, label=str(n % 2)) for n, text in enumerate(short[:64])]

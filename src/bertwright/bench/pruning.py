@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from bertwright.compression.surgery import Kept, cut_model
 from bertwright.interop.loading import load
-from bertwright.machine import tune_allocator
+from bertwright.machine import tune_process
 from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel
 from bertwright.randomness import key, uniform
@@ -41,7 +41,7 @@ def compare(
 ) -> list[dict[str, Any]]:
     """A line for every share that is gone and every number of texts of 64 pieces, all in float32
     and in turns with the whole. Which heads and units go is drawn: time knows no importance."""
-    tune_allocator()
+    tune_process()
     whole = load(folder, "float32")
     found: list[dict[str, Any]] = []
     for share in gone:

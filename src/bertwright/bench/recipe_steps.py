@@ -8,7 +8,7 @@ from bertwright.bench.ours import FOREVER, Laps
 from bertwright.bench.turns import Turns
 from bertwright.encoder.roles import roles
 from bertwright.examples.batches import Batch
-from bertwright.machine import tune_allocator, usual_precision
+from bertwright.machine import tune_process, usual_precision
 from bertwright.model.model import Model
 from bertwright.optimisers.parameters import MasterParameters
 from bertwright.recipes import Recipe
@@ -59,7 +59,7 @@ def job(recipe: Recipe, data: Data, turns: Turns, compiled: bool) -> Job[Batch]:
 
 def main() -> None:
     """Be a contestant: ``python -m bertwright.bench.recipe_steps '{"system": ..., ...}'``."""
-    tune_allocator()
+    tune_process()
     settings = json.loads(sys.argv[1])
     turns = Turns.over_standard_streams("cpu")
     data = Data.open(Path(settings["data"]))

@@ -16,7 +16,7 @@ from torch import Tensor
 from bertwright.encoder.memory import Memory
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import Causal, Visibility
-from bertwright.machine import tune_allocator
+from bertwright.machine import tune_process
 from bertwright.model.model import Model
 from bertwright.recipes import Recipe
 
@@ -52,7 +52,7 @@ class Stretch(Visibility):
 @torch.inference_mode()
 def compare(lengths: list[int], rounds: int, say: Say) -> list[dict[str, Any]]:
     """One row of figures per attention length, of a model of four blocks of width 256."""
-    tune_allocator()
+    tune_process()
     recipe = Recipe.load(RECIPE, "compile=false", "precision=float32")
     model = Model.build(recipe, VOCABULARY_SIZE).eval()
     return [_compare(model, length, rounds, say) for length in lengths]

@@ -75,9 +75,9 @@ def analyse(
     """Ask a model what it knows and where: findings with their intervals and baselines, held
     against what was published, as JSON lines, pictures and one page. Without a model, list what can
     be asked."""
-    from bertwright.machine import tune_allocator
+    from bertwright.machine import tune_process
 
-    tune_allocator()
+    tune_process()
     if check:
         # Without a model all that is named are analyses.
         _check([*([] if model is None else [str(model)]), *(names or [])], quick, as_json)

@@ -135,10 +135,10 @@ def compress(
 
     Of a pre-trained model some --layers are taken: a student for pretrain --teacher.
     """
-    from bertwright.machine import tune_allocator
+    from bertwright.machine import tune_process
 
     if check:
-        tune_allocator()
+        tune_process()
         because = "--check needs no model and no data"
         refuse(context, because, *FOR_A_MODEL, "table")
         # Without a model all that is named are rows.
@@ -161,7 +161,7 @@ def compress(
         methods = {name: Method.load(name) for name in names_in(METHODS)}
         report({name: f"{own.about} ({own.source})" for name, own in methods.items()}, as_json)
         return
-    tune_allocator()
+    tune_process()
     from bertwright.compression.compressing import compress as compressed
     from bertwright.compression.transfer import InFile
     from bertwright.files import require_free

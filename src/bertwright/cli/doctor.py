@@ -35,9 +35,9 @@ def doctor(
     The exit code is 0 where nothing is worse than a note, 1 where a check warns or fails, and 2, as
     everywhere, where the data or the recipe cannot be read.
     """
-    from bertwright.machine import tune_allocator
+    from bertwright.machine import tune_process
 
-    tune_allocator()
+    tune_process()
     from bertwright.training.doctor import examine
 
     name, changes = recipe_and_changes(words)

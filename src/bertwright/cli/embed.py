@@ -55,9 +55,9 @@ def embed(
     as_json: AsJson = False,
 ) -> None:
     """Turn every line into a vector, in order."""
-    from bertwright.machine import tune_allocator
+    from bertwright.machine import tune_process
 
-    tune_allocator()
+    tune_process()
     import numpy as np
 
     from bertwright.errors import UserError

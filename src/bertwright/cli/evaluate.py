@@ -28,9 +28,9 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a model: on held-out text, or on its task."""
-    from bertwright.machine import tune_allocator
+    from bertwright.machine import tune_process
 
-    tune_allocator()
+    tune_process()
     from bertwright.files import atomic_file
     from bertwright.interop.loading import load
     from bertwright.tasks import evaluation

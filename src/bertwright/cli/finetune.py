@@ -99,9 +99,9 @@ def finetune(
     as_json: AsJson = False,
 ) -> None:
     """Fine-tune a model for a task and write the best of its epochs."""
-    from bertwright.machine import tune_allocator
+    from bertwright.machine import tune_process
 
-    tune_allocator()
+    tune_process()
     from bertwright.files import require_free
     from bertwright.interop.loading import load
     from bertwright.recipes.loading import changed

@@ -66,9 +66,9 @@ def generate(
     as_json: AsJson = False,
 ) -> None:
     """Continue every prompt. With --json, one JSON object for each text, a line each."""
-    from bertwright.machine import tune_allocator
+    from bertwright.machine import tune_process
 
-    tune_allocator()
+    tune_process()
     from bertwright.interop.loading import load
     from bertwright.model.generating.generate import slowness
 

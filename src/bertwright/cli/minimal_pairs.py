@@ -22,9 +22,9 @@ def minimal_pairs(
 ) -> None:
     """Score minimal pairs in float32: by log-likelihood in a causal model, in others by
     pseudo-log-likelihood. A tie counts as wrong."""
-    from bertwright.machine import tune_allocator
+    from bertwright.machine import tune_process
 
-    tune_allocator()
+    tune_process()
     from bertwright.interop.loading import load
     from bertwright.tasks.formats.minimal_pairs import read_minimal_pairs
     from bertwright.tasks.minimal_pairs import score_minimal_pairs

@@ -8,9 +8,9 @@ import typer
 
 def _imported(plugin: Path | None) -> Path | None:
     if plugin is not None:
-        from bertwright.machine import tune_allocator
+        from bertwright.machine import tune_process
 
-        tune_allocator()
+        tune_process()
         from bertwright.recipes.loading import import_plugin
 
         import_plugin(plugin)

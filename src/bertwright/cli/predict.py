@@ -43,9 +43,9 @@ def predict(
 
     A text on each line; a pair of texts with a tab between; words to tag set apart by spaces.
     """
-    from bertwright.machine import tune_allocator
+    from bertwright.machine import tune_process
 
-    tune_allocator()
+    tune_process()
     from bertwright.errors import UserError
     from bertwright.files import require_other
     from bertwright.interop.loading import load

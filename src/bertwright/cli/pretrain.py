@@ -52,10 +52,10 @@ def pretrain(
     as_json: AsJson = False,
 ) -> None:
     """Train an encoder on prepared text."""
-    from bertwright.machine import seconds_since_start, tune_allocator
+    from bertwright.machine import seconds_since_start, tune_process
 
     spent = seconds_since_start()
-    tune_allocator()
+    tune_process()
     from bertwright.training import pretraining
 
     name, changes = recipe_and_changes(words)

@@ -43,9 +43,9 @@ def prompt(
 ) -> None:
     """Let a model choose labels by how likely they are: in a causal model what follows the prompt,
     in a masked one what is hidden."""
-    from bertwright.machine import tune_allocator
+    from bertwright.machine import tune_process
 
-    tune_allocator()
+    tune_process()
     from bertwright.errors import UserError
     from bertwright.interop.loading import load
     from bertwright.tasks.formats.tables import Columns, TableReader

@@ -19,10 +19,10 @@ def quickstart(
     as_json: AsJson = False,
 ) -> None:
     """Train, fine-tune and export an encoder on text that is already here."""
-    from bertwright.machine import seconds_since_start, tune_allocator
+    from bertwright.machine import seconds_since_start, tune_process
 
     spent = seconds_since_start()
-    tune_allocator()
+    tune_process()
     from bertwright.studies.quickstart import quickstart
 
     try:

@@ -33,9 +33,9 @@ def static(
 
     The vector of a text is the mean of those of its pieces; rare ones count more.
     """
-    from bertwright.machine import tune_allocator
+    from bertwright.machine import tune_process
 
-    tune_allocator()
+    tune_process()
     from bertwright.compression.static_table import static_table
     from bertwright.compression.trimming import counted
     from bertwright.files import atomic_folder, require_free

@@ -18,7 +18,7 @@ from bertwright.machine import (
     known_matrix_peak,
     multiplies_bfloat16,
     of_the_compiler,
-    tune_allocator,
+    tune_process,
     usual_precision,
     versions,
 )
@@ -100,7 +100,7 @@ def pretrain(
     Errors: UserError for what does not fit together; Interrupted after a signal.
     """
     started = time.monotonic() - seconds_spent
-    tune_allocator()
+    tune_process()
     folder = RunFolder(Path(out))
     continued = resume and folder.started
     if resume and not continued and not quiet:

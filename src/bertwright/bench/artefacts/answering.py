@@ -10,7 +10,7 @@ import torch
 from bertwright.bench.turns import Turns
 from bertwright.errors import UserError
 from bertwright.interop.loading import load
-from bertwright.machine import tune_allocator
+from bertwright.machine import tune_process
 from bertwright.randomness import key
 from bertwright.tasks.encoding import TaskRow
 from bertwright.tasks.fine_tuned import FineTuned
@@ -37,7 +37,7 @@ def main() -> None:
     """Wait for a turn, answer, and say how long it took."""
     settings = json.loads(sys.argv[1])
     turns = Turns.over_standard_streams("cpu")
-    tune_allocator()
+    tune_process()
     if settings["threads"]:
         torch.set_num_threads(settings["threads"])
     model = load(Path(settings["folder"]), settings["precision"])

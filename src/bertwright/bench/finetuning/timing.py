@@ -16,7 +16,7 @@ from bertwright.bench.finetuning.plan import Plan
 from bertwright.bench.ours import Laps
 from bertwright.bench.turns import Contestant, Turns
 from bertwright.interop.loading import load
-from bertwright.machine import tune_allocator, usual_device
+from bertwright.machine import tune_process, usual_device
 from bertwright.tasks.assembling import prepare_training
 from bertwright.tasks.finetuning import with_every_seed
 from bertwright.tasks.parts import Part
@@ -108,7 +108,7 @@ def main() -> None:
     """Be a contestant: ``python -m bertwright.bench.finetuning.timing '{"plan": ...}'``."""
     settings: dict[str, Any] = json.loads(sys.argv[1])
     if settings["side"] != "default":
-        tune_allocator()
+        tune_process()
     turns = Turns.over_standard_streams(usual_device().type)
     turns.mixed = True
     contend(Plan.load(Path(settings["plan"])), settings["task"], settings["side"], turns)

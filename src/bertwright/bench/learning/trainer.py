@@ -21,7 +21,7 @@ from torch.utils.data import Dataset
 from bertwright.bench.learning.arms import Setting
 from bertwright.bench.peers import stock_model
 from bertwright.examples.assembly import Packed
-from bertwright.machine import multiplies_bfloat16, tune_allocator, usual_device
+from bertwright.machine import multiplies_bfloat16, tune_process, usual_device
 from bertwright.recipes import Recipe
 from bertwright.schedules import Warmup
 from bertwright.text.shards import Data
@@ -179,7 +179,7 @@ def _stock_tokenizer(tokenizer: Tokenizer) -> Any:
 
 def main() -> None:
     """Train as told: ``python -m bertwright.bench.learning.trainer JSON``."""
-    tune_allocator()
+    tune_process()
     told: dict[str, Any] = json.loads(sys.argv[1])
     setting = Setting(**told.pop("setting"))
     train(Order(setting=setting, **told))

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from bertwright.bench.serving.client import Connection, Reply, post
 from bertwright.bench.serving.process import ServerProcess
 from bertwright.interop.loading import load
-from bertwright.machine import tune_allocator
+from bertwright.machine import tune_process
 from bertwright.randomness import generator, key
 
 COUNTED = {
@@ -97,7 +97,7 @@ def soak(
     folder: Path, texts: Sequence[str], num_clients: int, seconds: float, say: Callable[[str], None]
 ) -> dict[str, Any]:
     """Figures of a model that was asked by so many clients for so long."""
-    tune_allocator()
+    tune_process()
     # In bfloat16 a number may round otherwise in other company, by more than is tolerated here.
     model = load(folder, "float32")
     vectors = model.embed(texts, normalise=True)

@@ -16,7 +16,7 @@ import numpy as np
 from bertwright.bench.serving.client import Connection, Reply, post
 from bertwright.bench.serving.process import ServerProcess
 from bertwright.interop.loading import load
-from bertwright.machine import tune_allocator
+from bertwright.machine import tune_process
 
 COLUMNS = {
     "model": "model",
@@ -45,7 +45,7 @@ def compare(
     say: Callable[[str], None],
 ) -> list[dict[str, Any]]:
     """Figures of a model, for every number of texts that a request has."""
-    tune_allocator()
+    tune_process()
     model = load(folder)
     model.embed(texts[:WARM_UP])
     with ServerProcess(folder) as server:
