@@ -31,9 +31,9 @@ _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
 """The environment variable by which PyTorch asks for huge pages."""
 
-SPINS = 30_000
-"""How often a thread looks for work before it sleeps, a third of a millisecond. OpenMP's threads
-would look ten times as long, each for another that waits for its core where other programs run: a
+SPINS = 3_000
+"""How often a thread looks for work before it sleeps, some 30 microseconds. OpenMP's threads would
+look a hundred times as long, each for another that waits for its core where other programs run: a
 small model took ten times as long then, and alone it takes what it took."""
 
 SERVED_PRODUCTS = 16_384
