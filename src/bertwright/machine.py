@@ -36,10 +36,6 @@ SPINS = 3_000
 look a hundred times as long, each for another that waits for its core where other programs run: a
 small model took ten times as long then, and alone it takes what it took."""
 
-SERVED_PRODUCTS = 16_384
-"""Shapes for which oneDNN keeps the code of a product in a server. It would keep 1,024, and the
-batches there have a few thousand, of which most would be compiled again each time."""
-
 WRAPPED_PRODUCTS = 64
 """Shapes for which PyTorch keeps what it has wrapped around that code. It would keep 1,024, with
 their memory: gigabytes where a head reads the words of ever other rows, and nothing is faster."""
@@ -68,11 +64,6 @@ def tune_process() -> None:
         library = ctypes.CDLL("libc.so.6")
         library.mallopt(_MMAP_MAX, 0)
         library.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
-
-
-def remember_shapes() -> None:
-    """Keep the code of as many products as a server computes; to be called before the first."""
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(SERVED_PRODUCTS))
 
 
 @cache

@@ -44,7 +44,8 @@ def _call(rule, padded, dtype=torch.float32, tiling="never", **changes):
 @pytest.mark.parametrize("name", [n for n, k in KERNELS.items() if "cpu" in k.devices])
 def test_kernel_equals_explicit(name, rule, padded):
     expected = attend(_call(rule, padded), "explicit")
-    call = _call(rule, padded, tiling="always" if name == "tiled" else "never")
+    tiling = "always" if name == "tiled" else "never"
+    call = _call(rule, padded, tiling=tiling, fuses=KERNELS[name].compiled)
     torch.testing.assert_close(attend(call, name), expected, atol=1e-5, rtol=1e-5)
 
 

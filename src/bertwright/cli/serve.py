@@ -40,12 +40,11 @@ def serve(
     when everything that was taken is answered.
     """
     from bertwright.extras import require
-    from bertwright.machine import remember_shapes, tune_process
+    from bertwright.machine import tune_process
 
     for library in ("fastapi", "orjson", "uvicorn", "prometheus-client"):
         require(library, "serve")
     tune_process()
-    remember_shapes()
     from bertwright.errors import UserError
     from bertwright.interop.loading import load
     from bertwright.serving.application import application

@@ -14,6 +14,9 @@ from bertwright.text.tokenizers import Specials
 TOKEN_BUDGET = 1024
 """Places per batch: enough to keep two cores busy, few enough to stay in their cache."""
 
+SMALL_TOKEN_BUDGET = 2048
+"""The same where places take 8 bits."""
+
 
 @dataclass(frozen=True)
 class ReadBatch:

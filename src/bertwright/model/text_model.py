@@ -27,7 +27,13 @@ from bertwright.model.hidden import last_asked, states_asked
 from bertwright.model.layers import Layers, Mix, layers_of
 from bertwright.model.likelihood import log_likelihoods
 from bertwright.model.model import Model
-from bertwright.model.reading import ReadBatch, read_batches, single
+from bertwright.model.reading import (
+    SMALL_TOKEN_BUDGET,
+    TOKEN_BUDGET,
+    ReadBatch,
+    read_batches,
+    single,
+)
 from bertwright.model.scoring import pseudo_log_likelihoods
 from bertwright.objectives.causal import Causal
 from bertwright.objectives.masked import Masked
@@ -291,6 +297,11 @@ class TextModel:
         return min((limit for limit in limits if limit is not None), default=None)
 
     @property
+    def token_budget(self) -> int:
+        """Places that are read at once."""
+        return SMALL_TOKEN_BUDGET if self.precision == "int8" else TOKEN_BUDGET
+
+    @property
     def names_pieces(self) -> bool:
         """Whether pieces are named from the states of the encoder: there is an output, and it is
         not the decoder's alone."""
@@ -351,7 +362,8 @@ class TextModel:
     def _batches(
         self, rows: Sequence[Sequence[int]], language: str | None = None
     ) -> Iterator[ReadBatch]:
-        for batch in read_batches(rows, self.tokenizer.specials.pad, self.device):
+        pad, budget = self.tokenizer.specials.pad, self.token_budget
+        for batch in read_batches(rows, pad, self.device, budget=budget):
             spoken = self._spoken(batch.coordinates, batch.pieces, language)
             yield replace(batch, coordinates=spoken)
 

@@ -10,7 +10,6 @@ import torch
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
 from bertwright.interop.onnx.reading import OnnxModel
-from bertwright.model.reading import TOKEN_BUDGET
 from bertwright.model.text_model import Guess, TextModel, Vectors
 from bertwright.serving.batching import Batcher
 from bertwright.serving.company import Company
@@ -74,7 +73,7 @@ class Served:
         self.vectors([[special.start, special.end]])
         num_threads, begin = _threads(model)
         self.batcher = Batcher(
-            TOKEN_BUDGET // num_threads,
+            model.token_budget // num_threads,
             settings.queue_tokens,
             settings.deadline_ms / 1000,
             metrics.note_of(name),

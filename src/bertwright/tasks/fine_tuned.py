@@ -124,8 +124,8 @@ class FineTuned(TextModel):
         pieces = [row.pieces for row in rows]
         segments = [row.segments or [] for row in rows] if self.maker.segmented else None
         places = self.task.answer.reads == "places"
-        pad = self.tokenizer.specials.pad
-        for batch in read_batches(pieces, pad, self.device, segments, documents=documents_of(rows)):
+        pad, budget, apart = self.tokenizer.specials.pad, self.token_budget, documents_of(rows)
+        for batch in read_batches(pieces, pad, self.device, segments, budget, apart):
             numbers: list[int] = batch.numbers.tolist()
             own = [rows[n] for n in numbers]
             where = flat_places(own, batch.pieces.shape[1]).to(self.device) if places else None

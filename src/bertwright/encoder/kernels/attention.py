@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bertwright.encoder.kernels.call import Call
+from bertwright.encoder.kernels.fused import fused
 from bertwright.encoder.kernels.noise import dropout
 from bertwright.encoder.kernels.tiled import tiled
 from bertwright.encoder.taps import tap
@@ -41,6 +42,7 @@ class Kernel:
     devices: tuple[str, ...] = ("cpu", "cuda", "mps")
     half_precision_only: bool = False
     narrowest: int = 1
+    compiled: bool = False
 
     def lacks(self, call: Call) -> str | None:
         """What this kernel cannot do of a call, in words."""
@@ -58,6 +60,8 @@ class Kernel:
             return f"the device {call.query.device.type!r}"
         if self.half_precision_only and call.query.dtype == torch.float32:
             return "float32"
+        if self.compiled and not call.fuses:
+            return "leave to compile a loop"
         if call.query.shape[-1] < self.narrowest:
             return f"heads narrower than {self.narrowest}"
         return None
@@ -77,7 +81,7 @@ def attend(call: Call, name: KernelName) -> Tensor:
 
 
 def _automatic(call: Call) -> str:
-    candidates = ("explicit",)
+    candidates = ("fused", "explicit")
     if call.view.shape == "tiles":
         candidates = ("tiled",)
     elif torch.compiler.is_exporting():  # for rows of any length
@@ -104,7 +108,7 @@ def _explicit(call: Call) -> Tensor:
     seen = _seen(call)
     if seen is not None:
         # Added, not filled in: over all heads an addition takes a quarter of the time.
-        unseen = torch.zeros_like(seen, dtype=scores.dtype).masked_fill_(~seen, -torch.inf)
+        unseen = _unseen(seen, scores.dtype)
         scores = scores + unseen if call.site else scores.add_(unseen)
     weights = torch.softmax(scores, dim=-1)
     if view.blind is not None:
@@ -121,6 +125,28 @@ def _seen(call: Call) -> Tensor | None:
         return call.view.mask
     length = call.query.shape[2]
     return torch.ones(length, length, dtype=torch.bool, device=call.query.device).tril()
+
+
+def _unseen(seen: Tensor, dtype: torch.dtype) -> Tensor:
+    """What hides where nothing is seen, added to scores."""
+    return torch.zeros_like(seen, dtype=dtype).masked_fill_(~seen, -torch.inf)
+
+
+def _fused(call: Call) -> Tensor:
+    scores, seen = torch.matmul(call.query, call.key.transpose(-1, -2)), _seen(call)
+    unseen = None if seen is None else _unseen(seen, torch.float32)
+    weights = weights_of(scores, unseen, call.factor)
+    return _without_blind(torch.matmul(weights, call.value), call.view)
+
+
+@fused
+def weights_of(scores: Tensor, unseen: Tensor | None, factor: float) -> Tensor:
+    """softmax(scores times factor, plus unseen), computed in float32."""
+    exact = scores.float() * factor
+    if unseen is not None:
+        exact = exact + unseen
+    exact = (exact - exact.amax(-1, keepdim=True)).exp()
+    return (exact / exact.sum(-1, keepdim=True)).to(scores.dtype)
 
 
 def _sdpa(call: Call) -> Tensor:
@@ -204,6 +230,7 @@ KERNELS: dict[str, Kernel] = {
     kernel.name: kernel
     for kernel in (
         Kernel("explicit", _explicit, weights=True, dropout=True, bias=True, other_keys=True),
+        Kernel("fused", _fused, other_keys=True, devices=("cpu",), compiled=True),
         Kernel("sdpa", _sdpa, bias=True, other_keys=True),
         Kernel(
             "varlen",

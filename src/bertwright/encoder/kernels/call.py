@@ -29,6 +29,8 @@ class Call:
     dropout_site: int = DROPOUT_SITE
     numbers: Tensor | None = None
     """Of every weight among all of the global batch, int32, where not every place asks."""
+    fuses: bool = False
+    """Whether steps may be compiled into one loop, which takes its time at the first call."""
 
     @property
     def factor(self) -> float:

@@ -121,6 +121,7 @@ class Attention(nn.Module):
         self.scale = None if choice.scaled else 1.0
         self.rate, self.biased = choice.dropout, choice.bias
         self.kernel: KernelName = choice.kernel
+        self.fuses = False
         self.gate = choice.gate
         self.term = term
         self.projection = projection
@@ -168,7 +169,9 @@ class Attention(nn.Module):
         if self.term is not None and around.relation is not None:
             bias = self.term(query, key, around.relation, self.projection)
             scale = self.term.scale
-        call = Call(query, key, value, around.view, self.rate, noise, site, bias, scale)
+        call = Call(
+            query, key, value, around.view, self.rate, noise, site, bias, scale, fuses=self.fuses
+        )
         context = attend(call, self.kernel)
         if self.global_rows is not None:
             context = self.global_rows(x, context, around, noise, site)

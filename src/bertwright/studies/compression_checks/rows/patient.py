@@ -13,13 +13,18 @@ TASK = "inference"
 
 
 def run(ground: Ground) -> Came:
-    """The same student with the labels alone, with outputs, and with states, too. Twice as many
-    seeds as elsewhere: what a teacher adds is less than what seeds differ by."""
+    """The same student with the labels alone, with outputs, and with states, too.
+
+    Twice as many seeds as elsewhere: what a teacher adds is less than what seeds differ by. And
+    twice as many examples: of fewer, two blocks learn nothing of pairs, whoever teaches.
+    """
     yield from _identities(ground)
     teacher, student = ground.tuned(TASK), shortened(ground.pretrained, [0, 1])
-    seeds = range(2 * ground.size.seeds)
-    outputs = ground.compressed(teacher, "output-distillation", seeds, student=student)
-    patient = ground.compressed(teacher, "pkd-skip", seeds, student=student, alone=True)
+    seeds, given = range(2 * ground.size.seeds), ground.given(TASK, 2 * ground.size.examples)
+    outputs = ground.compressed(teacher, "output-distillation", seeds, given=given, student=student)
+    patient = ground.compressed(
+        teacher, "pkd-skip", seeds, given=given, student=student, alone=True
+    )
     yield Measured("accuracy, teacher", [patient.of_teacher])
     alone = "labels alone", patient.alone
     yield Measured("accuracy, outputs", outputs.scores, *alone)
