@@ -17,7 +17,7 @@ from bertwright.encoder.embeddings import Embeddings
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.locality import rule_at
 from bertwright.encoder.memory import Memory
-from bertwright.encoder.mixers import AttentionChoice
+from bertwright.encoder.mixers import Attention, AttentionChoice
 from bertwright.encoder.passage import Notes, Step
 from bertwright.encoder.runs import runs
 from bertwright.encoder.stream import Coordinates, Source
@@ -193,6 +193,12 @@ class Encoder(nn.Module):
         self.embeddings.join.compile(dynamic=dynamic)
         for block in blocks_of(self):
             block.compile_parts(dynamic)
+
+    def fuse_attention(self) -> None:
+        """Let attention compile what stands between its products into one loop when it is called."""
+        for part in self.modules():
+            if isinstance(part, Attention):
+                part.fuses = True
 
     @property
     def longest(self) -> int | None:

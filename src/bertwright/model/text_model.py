@@ -1,6 +1,5 @@
 """A model with its tokenizer: text in, vectors and answers out."""
 
-import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -14,11 +13,11 @@ from torch import Tensor
 
 from bertwright.axes import ReadingPrecision, did_you_mean
 from bertwright.encoder.encoder import Encoder
-from bertwright.encoder.kernels.eight_bits import eight_bits_are_fast, in_eight_bits
-from bertwright.encoder.kernels.packed import pack
+from bertwright.encoder.kernels.eight_bits import eight_bits_are_fast
 from bertwright.encoder.stream import Coordinates
 from bertwright.errors import UserError
-from bertwright.machine import multiplies_bfloat16, usual_device, usual_precision
+from bertwright.machine import usual_device, usual_precision
+from bertwright.model.faster import faster
 from bertwright.model.folder import save_model
 from bertwright.model.generating.continuing import Continuation
 from bertwright.model.generating.decoding import decoding_of
@@ -387,17 +386,8 @@ class TextModel:
         return known.index(language)
 
     def _encoder(self) -> Encoder:
-        if self.precision == "float32":
-            return self.model.encoder
         if self._fast_encoder is None:
-            encoder = self._fast_encoder = copy.deepcopy(self.model.encoder)
-            native = multiplies_bfloat16(self.device)
-            if native or self.precision == "bf16":
-                encoder.bfloat16()
-            if self.precision == "int8":
-                in_eight_bits(encoder)
-            elif native and self.device.type == "cpu":
-                pack(encoder)
+            self._fast_encoder = faster(self.model.encoder, self.precision, self.device)
         return self._fast_encoder
 
 

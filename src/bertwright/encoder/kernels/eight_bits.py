@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from bertwright.encoder.feed_forward import ACTIVATIONS, PlainFeedForward
 from bertwright.encoder.kernels.fused import fused
 from bertwright.encoder.kernels.packed import ROWS_HINT, replace_linear
-from bertwright.encoder.mixers.attention import Attention
 from bertwright.encoder.taps import Site
 
 STEPS = 127
@@ -152,11 +151,7 @@ class EightBitFeedForward(nn.Module):
 
 
 def in_eight_bits(module: nn.Module) -> nn.Module:
-    """Replace every linear layer of a module by one in 8 bits, in place; what is compiled for those
-    goes for attention, too."""
-    for part in module.modules():
-        if isinstance(part, Attention):
-            part.fuses = True
+    """Replace every linear layer of a module by one in 8 bits, in place."""
     return replace_linear(
         module,
         EightBitLinear,
