@@ -195,7 +195,7 @@ class Encoder(nn.Module):
             block.compile_parts(dynamic)
 
     def fuse_attention(self) -> None:
-        """Let attention compile what stands between its products into one loop when it is called."""
+        """Let attention compile what stands between its products into one loop when called."""
         for part in self.modules():
             if isinstance(part, Attention):
                 part.fuses = True
