@@ -69,8 +69,11 @@ class Served:
         self.name, self.model = name, model
         self._company = Company()
         special = model.tokenizer.specials
-        # What is made when it is first used is made before anybody waits for it.
-        self.vectors([[special.start, special.end]])
+        short = [special.start, special.end]
+        # What is made when it is first used is made before anybody waits for it: for one row, for
+        # several, and for such as are filled up.
+        for rows in ([short], [short, short], [short, [*short, special.end]]):
+            self.vectors(rows)
         num_threads, begin = _threads(model)
         self.batcher = Batcher(
             model.token_budget // num_threads,
