@@ -1,6 +1,7 @@
 """A loaded model behind its queue, and which of several models a request is for."""
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -68,13 +69,10 @@ class Served:
     def __init__(self, name: str, model: TextModel, settings: Settings, metrics: Metrics) -> None:
         self.name, self.model = name, model
         self._company = Company()
-        special = model.tokenizer.specials
-        short = [special.start, special.end]
-        # What is made when it is first used is made before anybody waits for it: for one row, for
-        # several, and for such as are filled up.
-        for rows in ([short], [short, short], [short, [*short, special.end]]):
-            self.vectors(rows)
         num_threads, begin = _threads(model)
+        # In a thread like those that compute: what is compiled depends on its share of the cores.
+        with ThreadPoolExecutor(1, initializer=begin) as thread:
+            thread.submit(self._warm_up).result()
         self.batcher = Batcher(
             model.token_budget // num_threads,
             settings.queue_tokens,
@@ -84,6 +82,14 @@ class Served:
             begin,
         )
         metrics.watch(name, lambda: self.batcher.waiting_tokens)
+
+    def _warm_up(self) -> None:
+        """Make what is made when it is first used, before anybody waits for it: for one row, for
+        several, and for such as are filled up."""
+        special = self.model.tokenizer.specials
+        short = [special.start, special.end]
+        for rows in ([short], [short, short], [short, [*short, special.end]]):
+            self.vectors(rows)
 
     @property
     def abilities(self) -> list[str]:
