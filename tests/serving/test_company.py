@@ -94,3 +94,24 @@ def test_a_page_sees_no_value_of_another_request(
     assert not passed
     expected = encoder.embed(["An old tree", "red"], normalise=True)
     np.testing.assert_allclose(np.array(answer.json()), expected, atol=1e-4)
+
+
+def test_every_kind_of_batch_was_computed_before_by_a_thread_with_the_same_share(
+    serving, encoder, monkeypatch
+) -> None:
+    torch.set_num_threads(2)
+    kinds: list[tuple[int, bool, bool]] = []
+    compute = encoder.states
+
+    def noted(layers: Any, batch: Any, wanted: Any = None) -> Any:
+        filled_up = batch.coordinates.document is not None
+        kinds.append((torch.get_num_threads(), len(batch.lengths) > 1, filled_up))
+        return compute(layers, batch, wanted)
+
+    monkeypatch.setattr(encoder, "states", noted)
+    client = serving()
+    before = set(kinds)
+    for texts in (["red"], ["red", "red"], ["red", "An old tree"]):
+        assert client.post("/embed", json={"inputs": texts}).status_code == 200
+    assert len(before) == 3
+    assert set(kinds) == before
