@@ -106,9 +106,12 @@ def keeps(system: str, rule: Visibility | None) -> bool:
 
 @cache
 def built(system: str, kernel: str) -> Model:
-    model = Model.build(
-        toy(system, *([f"encoder.mixer.kernel={kernel}"] if kernel else [])), VOCABULARY
-    )
+    # No recipe asks for what is compiled: the automatic choice takes it where it may.
+    fuses = kernel in KERNELS and KERNELS[kernel].compiled
+    named = [f"encoder.mixer.kernel={kernel}"] if kernel and not fuses else []
+    model = Model.build(toy(system, *named), VOCABULARY)
+    if fuses:
+        model.encoder.fuse_attention()
     return model.requires_grad_(False)
 
 
