@@ -37,8 +37,8 @@ look a hundred times as long, each for another that waits for its core where oth
 small model took ten times as long then, and alone it takes what it took."""
 
 WRAPPED_PRODUCTS = 64
-"""Shapes for which PyTorch keeps what it has wrapped around that code. It would keep 1,024, with
-their memory: gigabytes where a head reads the words of ever other rows, and nothing is faster."""
+"""Shapes for which PyTorch keeps what it has wrapped around a product of oneDNN. It would keep
+1,024, with their memory: gigabytes where every batch has another shape, and nothing is faster."""
 
 _PRODUCTS = {
     "cpu": ((4096, 768, 3072), (2048, 2048, 2048)),

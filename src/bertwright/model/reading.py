@@ -15,7 +15,7 @@ TOKEN_BUDGET = 1024
 """Places per batch: enough to keep two cores busy, few enough to stay in their cache."""
 
 SMALL_TOKEN_BUDGET = 2048
-"""The same where places take 8 bits."""
+"""The same in 8 bits, where a larger part of the time of a batch is not for its places."""
 
 
 @dataclass(frozen=True)

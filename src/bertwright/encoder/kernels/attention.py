@@ -1,7 +1,8 @@
 """Attention kernels: one call, several ways to compute it.
 
-``explicit`` is the definition, with scores and weights to look at. The others compute the same
-without ever writing the weights down. A kernel declares what it can do; asking for what it lacks
+``explicit`` is the definition, with scores and weights to look at. ``fused`` computes the same with
+fewer passes over the weights, where a loop may be compiled for it; the others never write them
+down. A kernel declares what it can do; asking for what it lacks
 is an error that names the kernels that have it.
 """
 
@@ -72,7 +73,7 @@ def attend(call: Call, name: KernelName) -> Tensor:
     kernel = KERNELS[_automatic(call) if name == "auto" else name]
     lack = kernel.lacks(call)
     if lack is not None:
-        able = [k.name for k in KERNELS.values() if k.lacks(call) is None]
+        able = [k.name for k in KERNELS.values() if not k.compiled and k.lacks(call) is None]
         raise UserError(
             f"the attention kernel {name!r} lacks {lack}: set encoder.mixer.kernel to "
             f"{' or '.join(able)}"
