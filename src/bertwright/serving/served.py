@@ -84,8 +84,8 @@ class Served:
         metrics.watch(name, lambda: self.batcher.waiting_tokens)
 
     def _warm_up(self) -> None:
-        """Make what vectors need at first, before anybody waits for it: for one row, for several, and
-        for such as are filled up."""
+        """Make what vectors need at first, before anybody waits for it: for one row, for several,
+        and for such as are filled up."""
         special = self.model.tokenizer.specials
         short = [special.start, special.end]
         for rows in ([short], [short, short], [short, [*short, special.end]]):
