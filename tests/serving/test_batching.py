@@ -117,7 +117,7 @@ def cost(sizes: Sequence[int]) -> float:
 
 
 @pytest.mark.parametrize("num_threads", [2, 4])
-def test_idle_threads_share_the_batches_of_one_request(num_threads: int) -> None:
+def test_idle_threads_share_one_request(num_threads: int) -> None:
     all_inside = threading.Barrier(num_threads)
 
     def read(rows: Sequence[Any]) -> list[Any]:
@@ -126,7 +126,8 @@ def test_idle_threads_share_the_batches_of_one_request(num_threads: int) -> None
 
     queue = Batcher(BUDGET, 10**6, 0.0, lambda rows, tokens: None, num_threads)
     time.sleep(0.05)  # until all of them wait
-    answer = queue.submit(read, list(range(num_threads)), [BUDGET] * num_threads)
+    sizes = [BUDGET // num_threads] * num_threads
+    answer = queue.submit(read, list(range(num_threads)), sizes)
     assert answer.result(10) == list(range(num_threads))
     queue.close()
 

@@ -125,8 +125,9 @@ def choose(waiting: Sequence[Waiting], budget: int) -> list[Waiting]:
 class Batcher:
     """A queue of rows and the threads that compute them, a batch each at a time.
 
-    ``budget`` tokens make a batch, ``bound`` tokens may wait, and an idle thread waits
-    ``deadline`` seconds for company to the first row. ``begin`` is called by every thread first.
+    ``budget`` tokens make a batch where more than one for each idle thread waits, ``bound`` tokens
+    may wait, and an idle thread waits ``deadline`` seconds for company to the first row. ``begin``
+    is called by every thread first.
     """
 
     def __init__(
@@ -142,6 +143,7 @@ class Batcher:
         self._changed = Condition()
         self._waiting: list[Waiting] = []
         self._tokens = 0
+        self._num_idle = 0
         self._speed = Speed()
         self._closed = False
         self._begin = begin
@@ -211,16 +213,25 @@ class Batcher:
     def _take(self) -> list[Waiting]:
         """The next batch, when it is time for it; an empty one at the end."""
         with self._changed:
+            self._num_idle += 1
             while (patience := self._patience()) != 0:
                 self._changed.wait(patience)
-            batch = choose(self._waiting, self._budget) if self._waiting else []
+            batch = choose(self._waiting, self._share) if self._waiting else []
+            self._num_idle -= 1
             taken = set(batch)
             self._remove(lambda own: own in taken)
             return batch
 
+    @property
+    def _share(self) -> int:
+        """The tokens of an idle thread's next batch: its equal part of all that wait, but no more
+        than the budget, nor less than its part of that."""
+        equal = ceil(self._tokens / self._num_idle)
+        return min(self._budget, max(self._budget // len(self._threads), equal))
+
     def _patience(self) -> float | None:
         """How many seconds to wait for more; None for as long as it takes."""
-        if self._closed or self._tokens >= self._budget:
+        if self._closed or self._tokens >= self._share:
             return 0
         if not self._waiting:
             return None

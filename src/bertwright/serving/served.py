@@ -74,7 +74,7 @@ class Served:
         with ThreadPoolExecutor(1, initializer=begin) as thread:
             thread.submit(self._warm_up).result()
         self.batcher = Batcher(
-            model.token_budget // num_threads,
+            model.token_budget,
             settings.queue_tokens,
             settings.deadline_ms / 1000,
             metrics.note_of(name),
