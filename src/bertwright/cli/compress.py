@@ -74,7 +74,11 @@ def compress(
     ] = None,
     layers: Annotated[
         int | None,
-        typer.Option(min=1, help="How many of its layers stay (half; of a --student all)."),
+        typer.Option(
+            min=1,
+            help="How many of its layers stay (half; of a --student, or where the "
+            "method changes all of them, all).",
+        ),
     ] = None,
     transfer: Annotated[
         Path | None,
