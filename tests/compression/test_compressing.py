@@ -229,6 +229,8 @@ def test_what_is_no_method_is_said(teacher: FineTuned, tmp_path: Path) -> None:
         compress(teacher, str(file), data_of(teacher))
     with pytest.raises(UserError, match="nothing reads the texts of --transfer: leave it out"):
         compress(teacher, "pkd-skip", data_of(teacher), transfer=classes())
+    with pytest.raises(UserError, match="say --seeds, and no seeds="):
+        compress(teacher, "layer-drop", data_of(teacher), settings={"seeds": 2})
     with pytest.raises(UserError, match="5 of 4 layers"):
         compress(teacher, "layer-drop", data_of(teacher), layers=5)
     for name in ("heads-units-iterative", "qbert-mixed"):
@@ -256,9 +258,19 @@ def test_what_does_not_suit_is_said_before_the_teacher_is_asked(
     empty = tmp_path / "empty.yaml"
     stages = [{}, {"settings": {"adaptation": {"kind": "magnitude", "kept": 1e-4}}}]
     empty.write_text(json.dumps({"about": "a", "source": "b", "stages": stages}))
+    many = tmp_path / "many.yaml"
+    stages = [{}, {"settings": {"adaptation": {"kind": "quantised", "bits": [8, 4, 2]}}}]
+    many.write_text(json.dumps({"about": "a", "source": "b", "stages": stages}))
+    below = tmp_path / "below.yaml"
+    stages = [{"signals": [{"kind": "attention", "layers": {"pairs": "0-0"}}]}]
+    below.write_text(json.dumps({"about": "a", "source": "b", "stages": stages}))
+    table = static_table(pretrained("bert"), 8)
     for method, given, message in [
         (str(late), {}, "no layers 2 and 5: the student has 2, the teacher 4"),
         (str(empty), {}, "0.0001 in the end leaves none of the"),
+        (str(many), {}, "3 numbers for 2 blocks"),
+        (str(below), {}, "the embeddings .* look at nothing"),
+        ("relations", {"student": table}, "without blocks there are no queries"),
         ("pkd-skip", {"layers": 1}, "no pair of layers is left of a student with 1"),
         ("theseus-linear", {"layers": 3}, "4 blocks do not fall into 3 equal parts"),
         ("theseus-linear", {"student": pretrained("bert")}, "others of its own kind"),
@@ -276,3 +288,5 @@ def test_a_table_has_no_layers_to_take(pretrained, teacher: FineTuned) -> None:
     of_table = finetune(table, CLASSES, train=classes(), dev=classes(), epochs=1, **QUICK).model
     with pytest.raises(UserError, match="the model has no layers of which some could be taken"):
         compress(of_table, "pkd-skip", data_of(of_table))
+    with pytest.raises(UserError, match="there is no block of which anything could go"):
+        compress(of_table, "heads-units-iterative", data_of(of_table))

@@ -223,4 +223,4 @@ def test_what_cannot_be_is_said(pretrained) -> None:
         with pytest.raises(UserError, match=said):
             learned(pretrained(), adaptation)
     with nullcontext(Quantised(bits=2)) as plain:
-        assert plain.check(pretrained().model.recipe) is None
+        assert plain.check(pretrained().model.recipe.encoder) is None

@@ -148,10 +148,14 @@ def test_answers_to_other_texts_are_not_taken_for_these(pretrained, tmp_path: Pa
     changed = [*examples[:20], Example("The red river is unbelievably new"), *examples[21:25]]
     known = TransferSets(teacher, examples, changed, tmp_path)
     assert [e.first for e in known.of("transfer")] == [e.first for e in changed]
+    elsewhere = TransferSets(teacher, examples, changed[::-1], tmp_path)
+    assert len(elsewhere.of("transfer")) == len(changed)
+    # Another run may be learning from those.
+    assert [e.first for e in known.of("transfer")] == [e.first for e in changed]
     other = tuned(pretrained, seed=1)
     theirs = of(other, tmp_path).of("transfer")
     assert [e.label for e in theirs] == [p.answer for p in other.predict(examples)]
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_copies_are_new_and_labels_stay(pretrained, tmp_path: Path) -> None:

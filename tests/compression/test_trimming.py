@@ -105,6 +105,15 @@ def test_examples_are_read_as_the_whole_reads_them(
     assert small.predict(examples) == whole.predict(examples)
 
 
+def test_a_template_stays_whatever_texts_are_counted(pretrained: Pretrained) -> None:
+    answer = Answer.choose({"kind": "cloze", "words": {"old": "old", "new": "new"}})
+    given = {"train": classes()[:8], "dev": classes()[:8]}
+    whole = finetune(pretrained("bert"), Task("asked", answer), epochs=0, **given).model
+    texts = [e.first for e in classes()[:8]]
+    small = trim(whole, texts=texts)
+    assert small.predict(texts) == whole.predict(texts)
+
+
 def test_the_tokenizer_of_the_whole_is_no_tokenizer_of_the_trimmed(
     pretrained: Pretrained, tmp_path: Path
 ) -> None:

@@ -244,6 +244,7 @@ def test_a_second_signal_ends_it_at_once(busy: bool, number: signal.Signals) -> 
         (("{folder}", "{folder}"), "two models are called encoder: rename a folder"),
         (("elsewhere",), "there is no model folder elsewhere"),
         (("{folder}", "--host", "nowhere.invalid"), "nobody can listen at nowhere.invalid:8000"),
+        (("{folder}", "--host", "no..where"), "nobody can listen at no..where:8000"),
         (("{folder}", "--port", "{taken}"), "choose another"),
         (("{folder}", "--api-key-file", "{folder}"), "is a folder: name a file"),
         (("{folder}", "--api-key-file", "{weak}"), "key 1 must have 16 letters"),

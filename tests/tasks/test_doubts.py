@@ -68,3 +68,5 @@ def test_an_answer_takes_on_its_threshold(wordpiece) -> None:
     assert said == ["red bird", "red bird", "", ""]
     stated = SpanAnswer(unanswerable=True, threshold=0.0)
     assert stated.settled(answering, rows, lambda: outputs, questions) is None
+    assert settled.answer.unsettled() == answer, "another model finds its own"
+    assert stated.unsettled() == stated

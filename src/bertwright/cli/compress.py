@@ -161,7 +161,7 @@ def compress(
     from bertwright.compression.method import METHODS, Method, names_in
 
     if model is None:
-        refuse(context, "no model is named, so that methods are listed", *FOR_A_MODEL)
+        refuse(context, "no model is named, so that methods are listed", *FOR_A_MODEL, "output")
         methods = {name: Method.load(name) for name in names_in(METHODS)}
         report({name: f"{own.about} ({own.source})" for name, own in methods.items()}, as_json)
         return
@@ -181,7 +181,10 @@ def compress(
         raise UserError("compress writes a folder: name it with -o")
     require_free(output)
     method = method or "output-distillation"
-    if Method.load(method).reads_transfer and transfer is None:
+    how = Method.load(method)
+    if namer is not None and not how.asks_namer:
+        raise UserError(f"{method} changes no texts by a model that names words: leave --namer out")
+    if how.reads_transfer and transfer is None:
         say(f"no --transfer is given: {method} asks its teacher of the texts of the task instead")
     wanted = None if goal is None else Goal.of(goal)
     teacher = load(model)
@@ -192,7 +195,9 @@ def compress(
                 f"many --layers of it to take"
             )
         because = f"{model} is not fine-tuned: its layers alone can be taken"
-        refuse(context, because, *FOR_A_TASK)
+        refuse(context, because, *FOR_A_TASK, "goal")
+        if changes:
+            raise UserError(f"{because}: leave {changes[0]} out")
         report(_taken(teacher, layers, output), as_json)
         return
     settings: dict[str, Any] = changed({}, changes or [])

@@ -9,9 +9,11 @@ from bertwright.cli.output import AsJson, report
 from bertwright.cli.plugin import Plugin
 from bertwright.cli.precision import Precision
 from bertwright.cli.prepare import Column, Format, texts_in
+from bertwright.cli.stated import refuse
 
 
 def static(
+    context: typer.Context,
     model: Annotated[Path, typer.Argument(help="A model folder, ours or Hugging Face's.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The folder to write.")],
     texts: Annotated[
@@ -41,6 +43,8 @@ def static(
     from bertwright.files import atomic_folder, require_free
     from bertwright.interop.loading import load
 
+    if not texts:
+        refuse(context, "no texts are named", "column", "format")
     require_free(output)
     whole = load(model, precision)
     counts = counted(whole.tokenizer, texts_in(texts, column, format)) if texts else None

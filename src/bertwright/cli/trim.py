@@ -8,6 +8,7 @@ import typer
 from bertwright.cli.output import AsJson, report
 from bertwright.cli.plugin import Plugin
 from bertwright.cli.prepare import Column, Format, texts_in
+from bertwright.cli.stated import refuse
 from bertwright.errors import UserError
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 
 def trim(
+    context: typer.Context,
     model: Annotated[Path, typer.Argument(help="The folder of a model, fine-tuned or not.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The folder to write.")],
     texts: Annotated[
@@ -39,6 +41,8 @@ def trim(
     from bertwright.files import atomic_folder, require_free
     from bertwright.interop.loading import load
 
+    if not texts:
+        refuse(context, "no texts are named", "column", "format")
     require_free(output)
     whole = load(model, "float32")
     examples = _examples(whole, texts or [], data)

@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +15,7 @@ from bertwright.compression.kept_students import KeptStudents
 from bertwright.compression.method import Method, Stage
 from bertwright.compression.suiting import require_suiting, require_transfer_read
 from bertwright.compression.transfer import TransferSets
+from bertwright.errors import UserError
 from bertwright.files import require_free, require_room
 from bertwright.model.packing import num_bytes
 from bertwright.model.text_model import TextModel
@@ -35,7 +36,8 @@ from bertwright.tasks.task_training import Watch, unwatched
 @dataclass(frozen=True)
 class Compressed:
     """A teacher's score, those of its student by seed, and those of the same student that has
-    learned as long from the labels alone; () where that was not asked."""
+    learned as many epochs of the examples of the task, from the labels alone; () where that was not
+    asked."""
 
     method: str
     teacher: FineTuned
@@ -68,7 +70,7 @@ class Compressed:
             "scores": scores,
             "mean": found.mean,
             "interval": found.interval,
-            "kept": 100 * found.mean / self.of_teacher if self.of_teacher else None,
+            "kept": 100 * found.mean / self.of_teacher if self.of_teacher > 0 else None,
             "parameters": after["all"],
             "parameters_without_tables": after["without_tables"],
             "smaller": before["all"] / after["all"],
@@ -116,6 +118,10 @@ def compress(
     Errors: UserError for what does not go together.
     """
     began, how = time.monotonic(), Method.load(method)
+    if "seeds" in (settings or {}):
+        raise UserError("seeds are counted by compress itself: say --seeds, and no seeds=")
+    if next(teacher.net.parameters(), None) is None:
+        raise UserError("a graph cannot be the teacher: name the folder that it was exported from")
     if out is not None:
         require_free(out)
     if work is not None:
@@ -127,6 +133,7 @@ def compress(
     if transfer is not None:
         require_transfer_read(how, student)
     task, train, dev = data.parts()
+    task = replace(task, answer=task.answer.unsettled())
     each = range(first, first + seeds)
     with nullcontext(work) if work else TemporaryDirectory() as folder:
         names = student if namer is None and isinstance(student, TextModel) else namer

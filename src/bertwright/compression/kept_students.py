@@ -12,7 +12,7 @@ from bertwright.model.text_model import TextModel
 from bertwright.tasks.fine_tuned import FineTuned, is_fine_tuned, load_fine_tuned
 from bertwright.tasks.finetuning import FineTuneResult
 from bertwright.tasks.formats.examples import Examples
-from bertwright.tasks.origins import of_examples, of_model, origins
+from bertwright.tasks.origins import answering_sums, of_examples, origins
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class KeptStudents:
         own: what is there, or else what ``learn`` finds. It is read from its folder either way, so
         that a run goes on in the same way whether it was stopped or not."""
         follows = {
-            "teacher": [of_model(self.teacher), self.teacher.told(), self.teacher.precision],
+            "teacher": answering_sums(self.teacher),
             "stage": stage.model_dump(mode="json", by_alias=True),
             "settings": dict(settings),
             "texts": of_examples(texts),

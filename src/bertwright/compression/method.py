@@ -110,6 +110,11 @@ class Method(Settings):
         """Whether a stage learns from texts that nobody has labelled."""
         return any(stage.texts == "transfer" for stage in self.stages)
 
+    @property
+    def asks_namer(self) -> bool:
+        """Whether a stage changes texts by a model that names words."""
+        return any(s.augmentation and s.augmentation.asks_namer for s in self.stages)
+
     @staticmethod
     def load(name: str) -> "Method":
         """By name, or of a file of one's own.

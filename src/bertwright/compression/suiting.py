@@ -35,18 +35,22 @@ def require_suiting(
             f"{'removing' if first.removing else 'bits'} asks what matters for the task: leave "
             f"--student and --layers out, so that the fine-tuned model itself becomes small"
         )
+    if not num_layers(own) and any(stage.removing or stage.bits for stage in method.stages):
+        raise UserError("there is no block of which anything could go: choose another method")
     require_taught(method, teacher, own)
 
 
 def require_taught(method: Method, teacher: EncoderChoice, own: EncoderChoice) -> None:
     """Errors: UserError where a student that is ``own`` has not what is heard of the teacher, or
-    replaced or masked."""
+    replaced, masked or rounded."""
     for stage in method.stages:
         if stage.replacing is not None:
             require_equal_parts(num_layers(teacher), num_layers(own))
+        adaptation = FineTuning.of(stage.settings).adaptation
+        if wrong := adaptation.check(own):
+            raise UserError(wrong)
         with torch.device("meta"):
             Comparisons(stage.signals, own, teacher)
-            adaptation = FineTuning.of(stage.settings).adaptation
             if isinstance(adaptation, Pruned):
                 adaptation.changes(Encoder(own, ANY_VOCABULARY))
 

@@ -15,8 +15,9 @@ from bertwright.model.folder import fill, filled
 from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel
 from bertwright.recipes import Recipe
+from bertwright.tasks.answers.cloze import PAIR, ClozeAnswer
 from bertwright.tasks.fine_tuned import FineTuned
-from bertwright.tasks.formats.examples import Examples
+from bertwright.tasks.formats.examples import Example, Examples
 from bertwright.tasks.task_model import TaskModel
 from bertwright.text.tokenizers import Tokenizer
 from bertwright.text.trimming import trimmed
@@ -46,15 +47,13 @@ def trim(model: TextModel, texts: Iterable[str] = (), examples: Examples = ()) -
     Its answers to text that is cut into pieces which are left are those of the whole model, and
     its logits those of the whole for these pieces.
 
-    Errors: UserError for texts without a piece, for a model that does not have a row for each, and
-    for one that is a graph.
+    Errors: UserError for texts without a piece, and for a model that does not have a row for each,
+    as a graph has not.
     """
-    if model.model.embedding.is_meta:
-        raise UserError("a graph has no rows to take: trim the model that it was exported from")
     read = chain(texts, (text for example in examples for text in written_in(example)))
     needed = set(counted(model.tokenizer, read))
     if isinstance(model, FineTuned):
-        needed |= _in_rows(model, examples)
+        needed |= _in_rows(model, [*examples, *_without_words(model)])
     tokenizer, former = trimmed(model.tokenizer, needed)
     kept, size = torch.tensor(former), len(former)
     if isinstance(model, FineTuned):
@@ -80,6 +79,14 @@ def _in_rows(model: FineTuned, examples: Examples) -> set[int]:
         for row in model.answering.rows(model.maker, examples[begin : begin + AT_ONCE])
         for piece in row.pieces
     }
+
+
+def _without_words(model: FineTuned) -> list[Example]:
+    """An example of nothing but the template around it, where the task has one."""
+    answer = model.task.answer
+    if not isinstance(answer, ClozeAnswer):
+        return []
+    return [Example("", "" if PAIR in answer.template else None)]
 
 
 def _recipe(recipe: Recipe, size: int) -> Recipe:

@@ -17,7 +17,7 @@ from bertwright.interop.onnx.parity import Parity, parity
 from bertwright.interop.onnx.tracing import traced
 from bertwright.model.folder import RECIPE
 from bertwright.model.text_model import TextModel
-from bertwright.tasks.fine_tuned import TASK, FineTuned
+from bertwright.tasks.fine_tuned import TASK, FineTuned, network_of
 
 PROGRAM = "model.pt2"
 
@@ -43,7 +43,7 @@ def export_program(model: TextModel, folder: Path) -> Parity:
     Errors: UserError for a model that cannot be written so, which says why.
     """
     model = unrounded(model)
-    net = model.net if isinstance(model, FineTuned) else model.model
+    net = network_of(model)
     inputs, outputs = inputs_of(net.recipe), outputs_of(model)
     with atomic_folder(folder) as temporary:
         # Its own writer of files ends the whole process where the disk is full.

@@ -35,12 +35,11 @@ def listen(host: str, port: int) -> socket.socket:
         listening.bind(address)
         listening.listen(BACKLOG)
         return listening
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         if listening is not None:
             listening.close()
-        raise UserError(
-            f"nobody can listen at {host}:{port} ({error.strerror}): choose another"
-        ) from error
+        why = error.strerror if isinstance(error, OSError) else "no name of a machine"
+        raise UserError(f"nobody can listen at {host}:{port} ({why}): choose another") from error
 
 
 def address_of(listening: socket.socket) -> str:

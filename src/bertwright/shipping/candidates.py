@@ -15,7 +15,7 @@ from bertwright.shipping.goal import Goal
 from bertwright.shipping.shapes import Shape, blank, whole
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.examples import Examples
-from bertwright.tasks.origins import of_examples, of_model
+from bertwright.tasks.origins import answering_sums, of_examples
 
 ANSWERS, WARMING = 30, 5
 """How often one is timed, behind so many that are not."""
@@ -57,7 +57,7 @@ class Candidates:
     ) -> None:
         self._model, self._whole = model, whole(model)
         self._goal, self._examples, self._say = goal, examples, say
-        of = f"{of_model(model)} {model.told()} {model.precision} {of_examples(examples)}"
+        of = " ".join([*answering_sums(model), of_examples(examples)])
         self._folder = work / f"candidates-{sha256(of.encode()).hexdigest()[:12]}"
         self._known: dict[tuple[Shape, Form], Candidate] = {}
         self._taken: dict[tuple[Shape, str], float] = {}

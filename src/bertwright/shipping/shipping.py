@@ -108,6 +108,8 @@ class Shipment:
 
     def _require_possible(self) -> None:
         """Errors: UserError for what is seen before anything is measured."""
+        if "seeds" in self.settings:
+            raise UserError("a goal is kept by one model: leave seeds= out")
         for stage in self._stages():
             FineTuning.of(stage)
         method = Method.load(self.method)

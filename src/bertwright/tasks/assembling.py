@@ -105,7 +105,7 @@ def _check(model: TextModel, chosen: FineTuning, given: Sequence[tuple[Task, Any
     """Refuse what does not go together."""
     model.require_words("finetune")
     recipe, longest = model.model.recipe, model.model.encoder.longest
-    if wrong := chosen.adaptation.check(recipe):
+    if wrong := chosen.adaptation.check(recipe.encoder):
         raise UserError(wrong)
     with torch.device("meta"):
         plain = set(Model(recipe, model.model.vocabulary_size).encoder.state_dict())

@@ -175,6 +175,11 @@ class Told:
     temperature: float
 
 
+def network_of(model: TextModel) -> Model | TaskModel:
+    """All that a model computes with: of a fine-tuned one with its head."""
+    return model.net if isinstance(model, FineTuned) else model.model
+
+
 def is_fine_tuned(folder: Path) -> bool:
     """Whether a folder holds a fine-tuned model."""
     return (folder / TASK).is_file()

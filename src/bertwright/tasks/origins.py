@@ -7,7 +7,7 @@ import torch
 
 from bertwright.model.text_model import TextModel
 from bertwright.tasks.distant import Distant
-from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.fine_tuned import FineTuned, network_of
 from bertwright.tasks.formats.examples import Examples
 
 MODEL, TRAIN, HELD_OUT = "model", "training_examples", "held_out_examples"
@@ -18,9 +18,14 @@ def origins(model: TextModel, train: Examples, held_out: Examples) -> Mapping[st
     return {MODEL: of_model(model), TRAIN: of_examples(train), HELD_OUT: of_examples(held_out)}
 
 
+def answering_sums(model: FineTuned) -> list[str]:
+    """What decides how a model answers: where all is the same, so are its answers."""
+    return [of_model(model), model.told(), model.precision]
+
+
 def of_model(model: TextModel) -> str:
     """Of all that decides what is learned from it, the head of an earlier fine-tuning too."""
-    net = model.net if isinstance(model, FineTuned) else model.model
+    net = network_of(model)
     found = sha256(f"{net.recipe.as_yaml()}{model.tokenizer.hash}".encode())
     for name, tensor in sorted(net.state_dict().items()):
         found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

@@ -10,6 +10,7 @@ import torch
 from bertwright.bench.turns import Turns
 from bertwright.errors import UserError
 from bertwright.interop.loading import load
+from bertwright.interop.onnx.about import is_onnx
 from bertwright.machine import tune_process
 from bertwright.randomness import key
 from bertwright.tasks.encoding import TaskRow
@@ -38,11 +39,12 @@ def main() -> None:
     settings = json.loads(sys.argv[1])
     turns = Turns.over_standard_streams("cpu")
     tune_process()
-    if settings["threads"]:
-        torch.set_num_threads(settings["threads"])
-    model = load(Path(settings["folder"]), settings["precision"])
+    folder, threads = Path(settings["folder"]), settings["threads"]
+    if threads:
+        torch.set_num_threads(threads)
+    model = load(folder, settings["precision"], threads if is_onnx(folder) else None)
     if not isinstance(model, FineTuned):
-        raise UserError(f"{settings['folder']} is not fine-tuned for a task")
+        raise UserError(f"{folder} is not fine-tuned for a task")
     rows = rows_of(model, settings["batch"], settings["length"])
     while True:
         turns.before_step()

@@ -6,7 +6,7 @@ from nothing else: neither from the order of texts nor from what stands beside t
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from pydantic import Field
 
@@ -44,9 +44,10 @@ class Augmenter(Protocol):
 
 
 class Augmentation(Choice):
-    """The axis; ``copies`` are made of every text."""
+    """The axis; ``copies`` are made of every text, some by a model that names words."""
 
     copies: int = Field(default=20, ge=1)
+    asks_namer: ClassVar[bool] = False
 
     @property
     def hides(self) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ class ByMaskedModel(Augmentation):
     kind: Literal["masked"] = "masked"
     exchanged: float = Field(default=0.4, ge=0, le=1)
     candidates: int = Field(default=15, ge=1)
+    asks_namer: ClassVar[bool] = True
 
     def augmenter(self, given: Given) -> Augmenter:
         namer = given.namer

@@ -21,12 +21,12 @@ from bertwright.compression.quantisation.rounding import (
     Rounding,
     WithinRange,
 )
+from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.encoder import Encoder
 from bertwright.encoder.roles import roles
 from bertwright.model.folder import fill
 from bertwright.model.grids import BITS, Grid, Scheme
 from bertwright.model.text_model import TextModel
-from bertwright.recipes import Recipe
 from bertwright.tasks.adaptation import Adaptation, Full
 from bertwright.tasks.adaptation.changes import Changes
 from bertwright.tasks.fine_tuned import FineTuned
@@ -85,8 +85,8 @@ class Quantised(Adaptation):
         except ValidationError as error:
             raise explain(error, "quantised") from error
 
-    def check(self, recipe: Recipe) -> str | None:
-        blocks = len(recipe.encoder.widths) - 1
+    def check(self, encoder: EncoderChoice) -> str | None:
+        blocks = len(encoder.widths) - 1
         if isinstance(self.bits, tuple) and len(self.bits) != blocks:
             return (
                 f"adaptation.bits: {len(self.bits)} numbers for {blocks} blocks: give one number, "

@@ -50,7 +50,7 @@ def scan(
 
     Errors: UserError where the settings do not fit the encoder.
     """
-    if wrong := how.check(model.net.recipe):
+    if wrong := how.check(model.net.recipe.encoder):
         raise UserError(wrong)
     twin = _twin(model, how, calibrating)
     batches, places = asked(twin.model, examples, AT_ONCE), twin.places()

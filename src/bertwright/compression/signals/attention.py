@@ -7,6 +7,7 @@ from torch import Tensor
 from bertwright.compression.signals.by_layer import LayerSignal, OfLayers
 from bertwright.compression.signals.signal import Comparison, Heard, Sizes
 from bertwright.encoder.choice import EncoderChoice
+from bertwright.errors import UserError
 
 
 class AttentionMaps(LayerSignal):
@@ -23,14 +24,19 @@ class AttentionMaps(LayerSignal):
 
     def between(self, student: EncoderChoice, teacher: EncoderChoice) -> Comparison:
         depths = len(student.depth.orders()), len(teacher.depth.orders())
-        return OfAttention(self, self.layers.between(*depths))
+        pairs = [(own, other) for own, other in self.layers.between(*depths) if own and other]
+        if not pairs:
+            raise UserError(
+                "attention: the embeddings (layer 0) look at nothing: name layers of blocks"
+            )
+        return OfAttention(self, pairs)
 
 
 class OfAttention(OfLayers):
     """Of :class:`AttentionMaps`."""
 
     def __init__(self, choice: AttentionMaps, pairs: list[tuple[int, int]]) -> None:
-        super().__init__(choice.order, [(own, other) for own, other in pairs if own and other])
+        super().__init__(choice.order, pairs)
         self.choice = choice
         names = ["weights"] if choice.of == "weights" else ["weights", "scores"]
         own, others = zip(*self.pairs, strict=True)

@@ -29,6 +29,8 @@ class Relations(Signal):
 
     def between(self, student: EncoderChoice, teacher: EncoderChoice) -> Comparison:
         own, other = len(student.depth.orders()), len(teacher.depth.orders())
+        if not own or not other:
+            raise UserError("relations: without blocks there are no queries: take another method")
         layer = self.layer or other
         if layer > other:
             raise UserError(f"relations: the teacher has {other} layers, and no layer {layer}")

@@ -33,7 +33,7 @@ from bertwright.tasks.answers import Floats
 from bertwright.tasks.answers.answer import by_example
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.examples import AnyExample, Examples
-from bertwright.tasks.origins import of_model
+from bertwright.tasks.origins import answering_sums, of_model
 from bertwright.tasks.prediction import AT_ONCE
 from bertwright.text.duplicates import FirstHolders
 
@@ -87,12 +87,14 @@ class TransferSets:
             augmenter = augmentation.augmenter(self._given())
             at_once = max(AT_ONCE // (1 + augmentation.copies), 1)
         examples, seen = iter(self._sources(source)), _Seen()
-        folder = self.folder / self._name(source, augmentation)
+        first = list(islice(examples, at_once))
+        examples = chain(first, examples)
+        folder = self.folder / self._name(source, augmentation, _sum_of(first))
         folder.mkdir(parents=True, exist_ok=True)
         with held(folder, wait=True):
             answers = Answers(folder, self.teacher.net.plan.num_outputs)
             while some := list(islice(examples, at_once)):
-                of = sha256("\n".join(map(line_of, some)).encode()).hexdigest()
+                of = _sum_of(some)
                 if answers.has(of):
                     if augmenter is not None:
                         seen.update(answers.last())
@@ -114,16 +116,20 @@ class TransferSets:
         hidden = tokenizer.piece(tokenizer.specials.mask)
         return Given(_Texts(self.train), hidden, self.namer, self.seed)
 
-    def _name(self, source: Source, augmentation: Augmentation | None) -> str:
-        """Of the folder of a set: what it follows from, but for the texts themselves."""
-        told = [of_model(self.teacher), self.teacher.told(), self.teacher.precision]
+    def _name(self, source: Source, augmentation: Augmentation | None, first: str) -> str:
+        """Of the folder of a set: what it follows from, of the texts but the first."""
+        told = [*answering_sums(self.teacher), first]
         if augmentation is not None:
             told += [augmentation.model_dump_json(), str(self.seed)]
             told.append(sha256("\n".join(_Texts(self.train)).encode()).hexdigest())
-            if self.namer is not None:
+            if self.namer is not None and augmentation.asks_namer:
                 told.append(of_model(self.namer))
         kind = "as-they-are" if augmentation is None else augmentation.own_kind()
         return f"{source}-{kind}-{sha256(json.dumps(told).encode()).hexdigest()[:12]}"
+
+
+def _sum_of(examples: Examples) -> str:
+    return sha256("\n".join(map(line_of, examples)).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

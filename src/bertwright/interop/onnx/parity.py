@@ -10,11 +10,10 @@ import torch
 from numpy.typing import NDArray
 
 from bertwright.errors import UserError
-from bertwright.interop.huggingface.purposes import Net
 from bertwright.interop.onnx.graph import Graph
 from bertwright.interop.onnx.inputs import REAL, Given, rows
 from bertwright.model.text_model import TextModel
-from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.fine_tuned import network_of
 
 TOLERANCE = 1e-4
 """What float32 explains, as a share of the greatest output (of 1 at least)."""
@@ -47,7 +46,7 @@ def parity(
 
     Errors: UserError where they differ by more than rounding.
     """
-    ours = Graph(_net(model), inputs, outputs)
+    ours = Graph(network_of(model), inputs, outputs)
     difference, scale = 0.0, 0.0
     for given in _batches(model, inputs):
         found = ours(*(torch.from_numpy(each).to(model.device) for each in given.values()))
@@ -70,7 +69,7 @@ def require_computed(
     model: TextModel, inputs: tuple[str, ...], outputs: tuple[str, ...], runtime: Runtime
 ) -> None:
     """UserError where a runtime does not compute the same batches, whatever it makes of them."""
-    name = _net(model).recipe.name
+    name = network_of(model).recipe.name
     for given in _batches(model, inputs):
         # A row that holds nothing has no mean, and what is rounded with it has no range.
         given[REAL][~given[REAL].any(1)] = 1
@@ -84,12 +83,8 @@ def require_computed(
                 raise UserError(f"{name} cannot be computed in 8 bits: {output} is not finite")
 
 
-def _net(model: TextModel) -> Net:
-    return model.net if isinstance(model, FineTuned) else model.model
-
-
 def _batches(model: TextModel, inputs: tuple[str, ...]) -> Iterator[Given]:
-    net = _net(model)
+    net = network_of(model)
     longest = net.encoder.longest or max(LENGTHS)
     for number, length in product(BATCHES, LENGTHS):
         yield rows(inputs, net.vocabulary_size, number, min(length, longest))

@@ -13,7 +13,7 @@ from bertwright.errors import UserError
 from bertwright.interop.onnx.graph import Graph, inputs_of, plain
 from bertwright.interop.onnx.inputs import REAL
 from bertwright.model.text_model import TextModel
-from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.fine_tuned import FineTuned, network_of
 from bertwright.tasks.heads import BiLstm
 
 ROWS, PLACES = 3, 7
@@ -25,7 +25,7 @@ def traced(model: TextModel, outputs: tuple[str, ...]) -> torch.export.ExportedP
 
     Errors: UserError for a model that cannot be written so, which says why.
     """
-    net = model.net if isinstance(model, FineTuned) else model.model
+    net = network_of(model)
     if isinstance(model, FineTuned) and isinstance(model.net.choice, BiLstm):
         raise UserError(
             "head.kind: bilstm reads the words of a row on end, and a graph is not told which they "
@@ -58,7 +58,7 @@ def write_graph(
 
     Errors: UserError for a model that cannot be written so, which says why.
     """
-    net = model.net if isinstance(model, FineTuned) else model.model
+    net = network_of(model)
     program, inputs = traced(model, outputs), inputs_of(net.recipe)
     with quiet():
         try:

@@ -18,7 +18,7 @@ from bertwright.interop.onnx.tracing import write_graph
 from bertwright.machine import versions
 from bertwright.model.folder import CARD, RECIPE, WEIGHTS
 from bertwright.model.text_model import TextModel
-from bertwright.tasks.fine_tuned import TASK, FineTuned
+from bertwright.tasks.fine_tuned import TASK, FineTuned, network_of
 
 LIBRARIES = ("onnx", "onnxscript", "onnxruntime")
 """What an export needs; a folder is opened with the last of them alone."""
@@ -55,7 +55,7 @@ def export_onnx(
     for library in LIBRARIES:
         require(library, "onnx")
     model = unrounded(model)
-    net = model.net if isinstance(model, FineTuned) else model.model
+    net = network_of(model)
     inputs, outputs = inputs_of(net.recipe), outputs_of(model)
     weights = None if parent is None else digests(parent / WEIGHTS).get(WEIGHTS)
     told = {"recipe": net.recipe.name, "bertwright": bertwright.__version__}

@@ -7,6 +7,7 @@ import torch
 from pydantic import Field
 
 from bertwright.axes import Choice
+from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.encoder import Encoder, blocks_of
 from bertwright.encoder.initialisation import initialise
 from bertwright.encoder.roles import roles
@@ -65,8 +66,8 @@ class Adaptation(Choice):
         times = self.faster * (AFTER_MUON if moved else 1.0)
         return times * USUAL_RATE * USUAL_WIDTH / recipe.encoder.width
 
-    def check(self, recipe: Recipe) -> str | None:
-        """What speaks against it for an encoder of this recipe, in words."""
+    def check(self, encoder: EncoderChoice) -> str | None:
+        """What speaks against it for such an encoder, in words."""
         return None
 
     def insert(self, encoder: Encoder) -> None:
@@ -115,13 +116,13 @@ class Full(Adaptation):
     def anew(self) -> bool:
         return self.reinitialised > 0
 
-    def check(self, recipe: Recipe) -> str | None:
-        blocks = len(recipe.encoder.widths) - 1
+    def check(self, encoder: EncoderChoice) -> str | None:
+        blocks = len(encoder.widths) - 1
         if self.reinitialised > blocks:
             return f"adaptation.reinitialised: there are no {self.reinitialised} of {blocks} blocks"
-        if self.reinitialised and recipe.encoder.depth.sharing != "none":
+        if self.reinitialised and encoder.depth.sharing != "none":
             return "adaptation.reinitialised: blocks share their parameters: none can begin anew"
-        return _one_level(recipe) if self.layer_decay < 1 else None
+        return _one_level(encoder) if self.layer_decay < 1 else None
 
     def begin(self, encoder: Encoder, recipe: Recipe, seed: int) -> None:
         super().begin(encoder, recipe, seed)
@@ -140,8 +141,8 @@ class Gradual(Adaptation):
     def decay_by_level(self) -> float:
         return self.layer_decay
 
-    def check(self, recipe: Recipe) -> str | None:
-        return _one_level(recipe)
+    def check(self, encoder: EncoderChoice) -> str | None:
+        return _one_level(encoder)
 
     def trained_levels(self, epoch: int, epochs: int) -> int | None:
         return epoch + 1 if epoch + 1 < epochs else None
@@ -153,11 +154,11 @@ class Last(Adaptation):
     kind: Literal["last"] = "last"
     blocks: int = Field(default=2, ge=0)
 
-    def check(self, recipe: Recipe) -> str | None:
-        there = len(recipe.encoder.widths) - 1
+    def check(self, encoder: EncoderChoice) -> str | None:
+        there = len(encoder.widths) - 1
         if self.blocks > there:
             return f"adaptation.blocks: there are no {self.blocks} last of {there} blocks"
-        return _one_level(recipe)
+        return _one_level(encoder)
 
     def trained_levels(self, epoch: int, epochs: int) -> int | None:
         return self.blocks + 1
@@ -249,8 +250,8 @@ class LowRank(Adaptation):
         encoder.requires_grad_(False)
 
 
-def _one_level(recipe: Recipe) -> str | None:
-    if recipe.encoder.depth.sharing == "none":
+def _one_level(encoder: EncoderChoice) -> str | None:
+    if encoder.depth.sharing == "none":
         return None
     return (
         "blocks that share their parameters are one level: choose another adaptation than one by "

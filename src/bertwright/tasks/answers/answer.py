@@ -151,6 +151,10 @@ class Answer(Choice):
         found = calibrate(evidence)
         return Settled(self, found.temperature, found.as_dict())
 
+    def unsettled(self) -> "Answer":
+        """What it was before it was settled for a model, for another one."""
+        return self
+
     def checked(self, examples: Examples) -> None:
         """Errors: UserError, with file and line, for an example of another shape."""
         for example in examples:

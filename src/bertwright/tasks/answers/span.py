@@ -45,6 +45,7 @@ class SpanAnswer(Answer):
         unanswerable: whether a text may have no answer; said is then "".
         threshold: by how much "no answer" must be ahead of the best span to be said; by 0 while
             training, then by what is best on the held-out part, unless a number is stated.
+        threshold_found: whether it was found so: another model finds its own.
     """
 
     kind: Literal["span"] = "span"
@@ -53,6 +54,7 @@ class SpanAnswer(Answer):
     longest_answer: int = Field(default=30, ge=1)
     unanswerable: bool = False
     threshold: float | None = None
+    threshold_found: bool = False
     reads: ClassVar[Reads] = "places"
     question_segment: ClassVar[int | None] = 0
     metrics: ClassVar[Mapping[str, Metric]] = {"f1": word_f1, "exact": exact_match}
@@ -84,8 +86,13 @@ class SpanAnswer(Answer):
         assert isinstance(answering, SpanAnswering)
         doubts = answering.doubts(rows, outputs(), examples)
         found = settle(doubts)
-        answer = self.model_copy(update={"threshold": found.threshold})
+        answer = self.model_copy(update={"threshold": found.threshold, "threshold_found": True})
         return Settled(answer, 1.0, found.as_dict())
+
+    def unsettled(self) -> "SpanAnswer":
+        if not self.threshold_found:
+            return self
+        return self.model_copy(update={"threshold": None, "threshold_found": False})
 
 
 class Span(NamedTuple):
