@@ -334,17 +334,21 @@ def test_a_fine_tuned_model_is_made_small(folder: Path, tuned: Path, tmp_path: P
     assert begun["layers"] == [1]
     assert (tmp_path / "begun" / "model.safetensors").is_file()
     wrong = tmp_path / "wrong"
+    taking = ("compress", folder / "model", "--layers", 1, "-o", wrong)
     for words, sentence in [
-        (
-            ("compress", folder / "model", "--layers", 1, "--alone", "-o", wrong),
-            "leave --alone out",
-        ),
+        ((*taking, "--alone"), "leave --alone out"),
+        ((*taking, "--goal", "size<=9MB"), "leave --goal out"),
+        ((*taking, "epochs=2"), "leave epochs=2 out"),
+        (("compress", "-o", wrong), "leave --output out"),
+        (("compress", tuned, "--namer", folder / "model", "-o", wrong), "leave --namer out"),
         (("compress", folder / "model", "-o", wrong), "is not fine-tuned for a task"),
         (("compress", "--goal", "size<=25MB"), "no model is named, .*leave --goal out"),
         (("compress", tuned), "name it with -o"),
         (("compress", tuned, "-o", wrong), "nothing to learn from"),
         (("compress", tuned, "-o", wrong, "--method", "pdk"), "no method 'pdk'"),
         (("compress", tuned, "-o", out), "exists"),
+        (("trim", tuned, "-o", wrong, "--data", folder, "--column", "a"), "leave --column out"),
+        (("static", tuned, "-o", wrong, "--format", "csv"), "leave --format out"),
     ]:
         with pytest.raises(UserError, match=sentence):
             invoke(*words)

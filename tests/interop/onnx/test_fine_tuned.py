@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 import bertwright as bw
 from bertwright.cli.application import app
+from bertwright.compression.compressing import compress
 from bertwright.compression.quantisation import unrounded
 from bertwright.compression.quantisation.rounding import WithinRange
 from bertwright.encoder.initialisation import initialise
@@ -24,6 +25,7 @@ from bertwright.interop.onnx.writing import export_onnx
 from bertwright.tasks.adaptation import Adaptation
 from bertwright.tasks.answers import ClosenessAnswer, OptionAnswer, SpanAnswer
 from bertwright.tasks.catalogue import table_task, tagging_task
+from bertwright.tasks.data import TaskData
 from bertwright.tasks.fine_tuned import FineTuned, num_outputs
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads import HeadChoice
@@ -109,6 +111,15 @@ def test_the_command_line_predicts_from_a_graph(of_classes: Path, tmp_path: Path
     said = CliRunner().invoke(app, ["predict", str(of_classes), str(tmp_path / "texts.txt")])
     assert said.exit_code == 0, said.output
     assert len(said.stdout.splitlines()) == 2
+
+
+def test_a_graph_is_no_teacher(of_classes: Path, tmp_path: Path) -> None:
+    opened = bw.load(of_classes)
+    assert isinstance(opened, OnnxFineTuned)
+    data = TaskData(opened.task, train=classes(), dev=classes())
+    with pytest.raises(UserError, match="name the folder that it was exported from"):
+        compress(opened, "output-distillation", data, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("observer", get_args(RangeObserver))
