@@ -95,8 +95,8 @@ def compress(
         Path | None,
         typer.Option(
             help="A folder that keeps what is made on the way: texts and what the teacher says of "
-            "them, the student behind each stage, what was exported for a --goal. A run that was "
-            "stopped goes on with them."
+            "them, the student behind each stage but the last, what was exported for a --goal. A "
+            "run that was stopped goes on with them."
         ),
     ] = None,
     goal: Annotated[

@@ -111,9 +111,9 @@ def compress(
     from such: without any, those of the task. There may be more of them than memory holds; they
     must be there as often as they are asked for. ``namer`` names words for methods that change
     texts: without one the student, where it can. In the folder ``work`` the changed texts, what the
-    teacher says of them and the student behind each stage are kept: a run that was stopped goes on
-    with them. With ``alone`` the same student is trained without a teacher, too. ``settings`` are
-    those of fine-tuning, for all stages. The best model is written to ``out``.
+    teacher says of them and the student behind each stage but the last are kept: a run that was
+    stopped goes on with them. With ``alone`` the same student is trained without a teacher, too.
+    ``settings`` are those of fine-tuning, for all stages. The best model is written to ``out``.
 
     Errors: UserError for what does not go together.
     """

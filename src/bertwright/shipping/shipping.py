@@ -41,8 +41,8 @@ class Shipment:
     """A model that was fine-tuned, what it must become, and by which method.
 
     ``settings`` are those of fine-tuning, for all stages of the method. In the folder ``work`` what
-    could be shipped and the student behind each stage are kept: a run that was stopped goes on with
-    them.
+    could be shipped and the student behind each stage but the last are kept: a run that was stopped
+    goes on with them.
     """
 
     model: FineTuned
