@@ -66,6 +66,13 @@ def tune_process() -> None:
         library.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
 
 
+def give_memory_back() -> None:
+    """Return to the system what was freed and lies between what is in use: batches of many shapes
+    leave ever more of it. Where the C library is another one, nothing happens."""
+    if sys.platform == "linux" and platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
 @cache
 def tune_compiler() -> None:
     """Settings under which PyTorch's compiler does better by us; to be called before it is used.

@@ -4,16 +4,22 @@ import logging
 import os
 import socket
 import sys
+import time
+from threading import Thread
 from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
 
 from bertwright.errors import UserError
+from bertwright.machine import give_memory_back
 from bertwright.serving.door import Gate
 
 BACKLOG = 2048
 """Connections that the system holds until they are taken."""
+
+TIDY_SECONDS = 5.0
+"""How often freed memory is given back: a server reads batches of ever other shapes."""
 
 QUIET_TICKS = 2
 """How often nobody must have been inside before connections are cut: what had arrived before the
@@ -54,7 +60,14 @@ def run(app: FastAPI, listening: socket.socket) -> None:
     config = uvicorn.Config(
         app, log_config=None, log_level="error", access_log=False, server_header=False
     )
+    Thread(target=_tidy, name="tidy", daemon=True).start()
     Draining(config, app.state.gate).run([listening])
+
+
+def _tidy() -> None:
+    while True:
+        time.sleep(TIDY_SECONDS)
+        give_memory_back()
 
 
 class Draining(uvicorn.Server):
