@@ -60,8 +60,7 @@ def tune_process() -> None:
     if os.environ.get("BERTWRIGHT_ALLOCATOR") == "system":
         return
     os.environ.setdefault(HUGE_PAGES, "1")
-    if sys.platform == "linux" and platform.libc_ver()[0] == "glibc":
-        library = ctypes.CDLL("libc.so.6")
+    if (library := _glibc()) is not None:
         library.mallopt(_MMAP_MAX, 0)
         library.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
 
@@ -69,8 +68,15 @@ def tune_process() -> None:
 def give_memory_back() -> None:
     """Return to the system what was freed and lies between what is in use: batches of many shapes
     leave ever more of it. Where the C library is another one, nothing happens."""
-    if sys.platform == "linux" and platform.libc_ver()[0] == "glibc":
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    if (library := _glibc()) is not None:
+        library.malloc_trim(0)
+
+
+@cache
+def _glibc() -> ctypes.CDLL | None:
+    """The C library, None where it is another one."""
+    linux = sys.platform == "linux" and platform.libc_ver()[0] == "glibc"
+    return ctypes.CDLL("libc.so.6") if linux else None
 
 
 @cache

@@ -44,7 +44,8 @@ class Augmenter(Protocol):
 
 
 class Augmentation(Choice):
-    """The axis; ``copies`` are made of every text, some by a model that names words."""
+    """The axis; ``copies`` are made of every text, where it ``asks_namer`` by a model that names
+    words."""
 
     copies: int = Field(default=20, ge=1)
     asks_namer: ClassVar[bool] = False
