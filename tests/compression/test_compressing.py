@@ -1,6 +1,7 @@
 """Every method makes a smaller model of a fine-tuned one, which does the same."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,16 @@ from bertwright.compression.static_table import static_table
 from bertwright.errors import UserError
 from bertwright.interop.loading import load
 from bertwright.randomness import sample
+from bertwright.tasks.answers import Answer
 from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.data import TaskData
+from bertwright.tasks.evaluation import evaluate
 from bertwright.tasks.fine_tuned import FineTuned, load_fine_tuned
 from bertwright.tasks.finetuning import FineTuneResult, finetune
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
-from small_tasks import classes, tagged
+from bertwright.tasks.task import Task
+from small_tasks import classes, questions, tagged
 
 CLASSES = table_task("colours", Columns())
 TAGS = tagging_task("colours")
@@ -137,6 +141,44 @@ def test_who_learns_alone_is_no_larger(
         assert other.training.teaching is None
 
 
+def test_a_stage_says_how_it_is_learned_unless_the_user_does(
+    teacher: FineTuned, tmp_path: Path
+) -> None:
+    stages = [{"settings": {"length": 16, "head": {"kind": "dense", "read": "mean"}}}]
+    own = tmp_path / "own.yaml"
+    own.write_text(json.dumps({"about": "a trial", "source": "us", "stages": stages}))
+    settings = {**QUICK, "epochs": 0}
+    lengths = [teacher.maker.length]
+    for stated in ({}, {"length": 12}):
+        found = compress(teacher, str(own), data_of(teacher), settings={**settings, **stated})
+        assert found.best.model.net.choice.read == "mean"
+        lengths.append(found.best.model.maker.length)
+    assert lengths[1:] == [16, 12]
+    assert lengths[0] > 16
+
+
+def test_what_rounds_between_weights_learns_again(teacher: FineTuned, tmp_path: Path) -> None:
+    rounding = {"kind": "quantised", "activations": {}}
+    stages = [{"settings": {"adaptation": {**rounding, "bits": bits}}} for bits in (8, 4)]
+    own = tmp_path / "own.yaml"
+    own.write_text(json.dumps({"about": "a trial", "source": "us", "stages": stages}))
+    found = compress(teacher, str(own), data_of(teacher), settings={**QUICK, "epochs": 1})
+    assert 4 in {grid.bits for grid in found.best.model.net.grids.values()}
+
+
+def test_teacher_and_student_are_scored_alike(pretrained) -> None:
+    asked = Task("asked", Answer.choose({"kind": "span", "unanswerable": True}))
+    given = {"train": questions(), "dev": questions(), "epochs": 1, **QUICK}
+    teacher = finetune(pretrained("bert"), asked, **given).model
+    usual = compress(teacher, "layer-drop", data_of(teacher, questions()), settings=QUICK)
+    answer = teacher.task.answer
+    silent = answer.model_copy(update={"threshold": -1e9, "threshold_found": True})
+    teacher.task = replace(teacher.task, answer=silent)
+    teacher.answering = silent.build((), 1.0)
+    settled = compress(teacher, "layer-drop", data_of(teacher, questions()), settings=QUICK)
+    assert settled.of_teacher == usual.of_teacher != evaluate(teacher, questions())["score"]
+
+
 def test_the_share_that_is_zero_is_told(teacher: FineTuned, tmp_path: Path) -> None:
     stages = [{"settings": {"adaptation": {"kind": "magnitude", "kept": 0.3}}}]
     method = {"about": "a trial", "source": "us", "whole": True, "stages": stages}
@@ -226,6 +268,12 @@ def test_what_is_no_method_is_said(teacher: FineTuned, tmp_path: Path) -> None:
         compress(teacher, str(file), data_of(teacher))
     file.write_text("about: a\nsource: b\nstages: [{labels: 0}]\n")
     with pytest.raises(UserError, match="labels weighs them beside signals, and there are none"):
+        compress(teacher, str(file), data_of(teacher))
+    file.write_text("about: a\nsource: b\nstages: [{settings: {seeds: 2}}]\n")
+    with pytest.raises(UserError, match="leave seed and seeds out"):
+        compress(teacher, str(file), data_of(teacher))
+    file.write_text("about: a\nsource: b\nstages: [{}, {bits: {low: 2}}]\n")
+    with pytest.raises(UserError, match="bits are of rounded weights"):
         compress(teacher, str(file), data_of(teacher))
     with pytest.raises(UserError, match="nothing reads the texts of --transfer: leave it out"):
         compress(teacher, "pkd-skip", data_of(teacher), transfer=classes())

@@ -152,7 +152,10 @@ def test_a_run_keeps_the_teacher_it_began_with(data: Data, tmp_path: Path) -> No
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Stopped):
         patch.setattr("bertwright.training.checkpoints.Checkpoints._prune", stop)
         pretrain(recipe, data, tmp_path / "out", teacher=teacher, quiet=True)
+    alike = model_of(data)
+    next(alike.model.encoder.blocks.parameters()).data += 1
     for other, said in [
+        (Lessons.load("distil-mlm").of(alike), "was started with another"),
         (None, "was started with a teacher"),
         (Lessons.load("distil-mlm").of(model_of(data, "seed=4")), "was started with another"),
     ]:

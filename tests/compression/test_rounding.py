@@ -77,11 +77,18 @@ def test_a_weight_is_on_its_grid_and_learns_as_if_it_were_not(dtype, by) -> None
         ("row", (1, 20)),
         ({"kind": "group", "size": 8}, (1, 8)),
         ({"kind": "group", "size": 64}, (1, 20)),
-        ({"kind": "group", "size": 6, "axis": "outputs"}, (6, 20)),
+        ({"kind": "group", "size": 2, "axis": "outputs"}, (2, 20)),
+        ({"kind": "group", "size": 3, "axis": "outputs"}, (2, 20)),
+        ({"kind": "group", "size": 64, "axis": "outputs"}, (4, 20)),
     ],
 )
 def test_granularities_are_groups_of_these_shapes(by, group: tuple[int, int]) -> None:
     assert Granularity.choose(by).group((12, 20), 3) == group
+
+
+def test_of_one_matrix_the_last_group_may_be_smaller() -> None:
+    by = Granularity.choose({"kind": "group", "size": 5, "axis": "outputs"})
+    assert by.group((12, 20), 1) == (5, 20)
 
 
 @given(st.lists(st.floats(-5, 5, width=32), min_size=1, max_size=60), st.floats(50.1, 100))

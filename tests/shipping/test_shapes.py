@@ -50,7 +50,7 @@ def test_a_part_of_a_model_answers_what_it_answered(
 ) -> None:
     task = Task("own", Answer.choose(answer))
     model = finetune(encoder, task, train=examples, dev=examples, epochs=0, compile=False).model
-    for shape in (Shape(2, 0.5), Shape(1), Shape(1, 0.5)):
+    for shape in (Shape(2, 0.75), Shape(2, 0.5), Shape(1), Shape(1, 0.5)):
         foreseen, small = blank(model, shape), left_of(model, shape, examples)
         sizes = [sum(p.numel() for p in each.net.parameters()) for each in (foreseen, small)]
         assert sizes[0] == sizes[1] < sum(p.numel() for p in model.net.parameters())

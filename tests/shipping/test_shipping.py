@@ -1,14 +1,17 @@
 """The largest model that keeps to a goal is what is shipped."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from bertwright.bench.artefacts.comparing import Artefact
 from bertwright.cli.application import app
 from bertwright.compression.quantisation.sharpness import sharpness
 from bertwright.compression.static_table import static_table
@@ -49,6 +52,16 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("work")
 
 
+@pytest.fixture
+def untimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it does not matter how fast what is shipped turns out."""
+
+    def seconds(artefacts: Sequence[Artefact], *_: Any) -> list[list[float]]:
+        return [[1.0]] * len(artefacts)
+
+    monkeypatch.setattr("bertwright.shipping.shipping.seconds_in_turns", seconds)
+
+
 def shipment(model: FineTuned, goal: str, said: list[str], work: Path | None = None) -> Shipment:
     data = TaskData(model.task, train=classes(), dev=classes())
     method = "output-distillation"
@@ -80,6 +93,16 @@ def test_a_goal_says_what_it_was_told(
     assert len(goal.missed(2 * goal.bytes, 2 * goal.milliseconds, 1)) == 3
 
 
+@given(st.integers(1, 2000), st.data())
+def test_what_may_just_be_lost_is_not_too_much(examples: int, data: st.DataObject) -> None:
+    right = data.draw(st.integers(0, examples))
+    left = data.draw(st.integers(0, right))
+    lost = right / examples - left / examples
+    goal = Goal(points=100 * (right - left) / examples)
+    assert not goal.missed(1, None, lost)
+    assert goal.loses(100 * lost)
+
+
 @pytest.mark.parametrize(
     ("said", "wrong"),
     [
@@ -107,6 +130,7 @@ def test_where_nothing_has_to_go_nothing_goes(tuned: FineTuned, tmp_path: Path) 
     assert again.predict(["a red bird"]) == tuned.predict(["a red bird"])
 
 
+@pytest.mark.usefixtures("untimed")
 @pytest.mark.parametrize(
     ("limit", "shape", "form", "taught"),
     [
@@ -167,6 +191,23 @@ def test_what_was_exported_is_not_exported_again(
     assert found(Goal(rows=2, length=8)) == first
 
 
+def test_what_was_half_written_is_written_again(
+    tuned: FineTuned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def size() -> int:
+        measured = Candidates(tuned, Goal(), classes(), tmp_path / "work", lambda line: None)
+        return measured.at(Shape(1), PLAIN).bytes
+
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("bertwright.model.folder.save_file", stopped)
+        size()
+    assert size() > 0
+
+
+@pytest.mark.usefixtures("untimed")
 def test_a_form_that_loses_more_than_it_may_is_not_taken(
     tuned: FineTuned, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,6 +238,9 @@ def test_settings_are_looked_at_before_anything_is_measured(
         whole = replace(shipment(tuned, "size<=1KB", said), method=method)
         with pytest.raises(UserError, match=f"which {method} would choose"):
             whole.ship(tmp_path / "none")
+    rounded = replace(shipment(tuned, "size<=1KB", said), method="q8-qat")
+    with pytest.raises(UserError, match="a method that rounds nothing"):
+        rounded.ship(tmp_path / "none")
     assert not said
 
 
@@ -233,14 +277,27 @@ def test_a_goal_that_was_missed_is_no_success(
     assert told == json.loads((tmp_path / "out" / "shipping.json").read_text())
 
 
-def test_a_goal_asks_for_rows_that_can_be_read(tuned: FineTuned, tmp_path: Path) -> None:
+def test_a_goal_asks_for_rows_that_can_be_read(
+    tuned: FineTuned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     longest = tuned.net.encoder.longest
     assert longest is not None
     with pytest.raises(UserError, match=f"reads rows of {longest} pieces at most"):
         shipment(tuned, f"latency<=5ms@1x{longest + 1}", []).ship(tmp_path / "long")
     assert not list(tmp_path.iterdir())
+    asked: list[int] = []
+
+    def seconds(artefacts: list[Any], given: dict[str, Any], *_: int) -> list[list[float]]:
+        asked.append(given["length"])
+        return [[1.0]] * len(artefacts)
+
+    monkeypatch.setattr("bertwright.shipping.shipping.seconds_in_turns", seconds)
+    goal = Goal(length=longest + 1, points=0)
+    replace(shipment(tuned, "loss<=0", []), goal=goal).ship(tmp_path / "whole")
+    assert asked == [longest]
 
 
+@pytest.mark.usefixtures("untimed")
 def test_a_model_without_blocks_has_forms_alone(tuned: FineTuned, tmp_path: Path) -> None:
     table = static_table(
         TextModel(Model.build(toy("bert"), tuned.tokenizer.size), tuned.tokenizer), 8

@@ -41,7 +41,9 @@ def sensitivity(
     dev: Annotated[
         Path | None, typer.Option(help="The file to judge by; else a tenth of --train is held out.")
     ] = None,
-    examples: Annotated[int, typer.Option(min=1, help="Of each of the two, at most.")] = 256,
+    examples: Annotated[
+        int, typer.Option(min=1, help="Of each of the two, from all over, at most.")
+    ] = 256,
     subsets: Annotated[
         int,
         typer.Option(
@@ -63,6 +65,7 @@ def sensitivity(
     from bertwright.document import table
     from bertwright.errors import UserError
     from bertwright.interop.loading import load
+    from bertwright.randomness import sample
     from bertwright.recipes.loading import changed
     from bertwright.tasks.data import TaskData
     from bertwright.tasks.fine_tuned import FineTuned
@@ -73,7 +76,7 @@ def sensitivity(
     if not isinstance(loaded, FineTuned):
         raise UserError(f"{model} is not fine-tuned for a task: run bertwright finetune first")
     _, learned, judged = TaskData(loaded.task, data, train, dev).parts()
-    learned, judged = learned[:examples], judged[:examples]
+    learned, judged = sample(learned, examples), sample(judged, examples)
     lines = {cost.place: cost.as_dict() for cost in scan(loaded, how, learned, judged)}
     for each in sharpness(loaded, learned, subsets):
         lines[f"blocks.{each.block}"] |= each.as_dict()

@@ -13,6 +13,7 @@ from typing import Any
 from bertwright.compression.beginning import beginning
 from bertwright.compression.kept_students import KeptStudents
 from bertwright.compression.method import Method, Stage
+from bertwright.compression.quantisation import unrounded
 from bertwright.compression.suiting import require_suiting, require_transfer_read
 from bertwright.compression.transfer import TransferSets
 from bertwright.errors import UserError
@@ -127,8 +128,8 @@ def compress(
     if work is not None:
         require_room(work / "student")
     own = {} if student or how.student else _head_like(teacher)
-    stated = {"length": teacher.maker.length, **own, **(settings or {})}
-    first = FineTuning.of(stated).seed
+    usual, stated = {"length": teacher.maker.length, **own}, settings or {}
+    first = FineTuning.of(merged(usual, stated)).seed
     require_suiting(how, teacher.net.recipe.encoder, student, layers)
     if transfer is not None:
         require_transfer_read(how, student)
@@ -142,11 +143,12 @@ def compress(
         for stage in how.stages:
             sets.of(stage.texts, stage.augmentation)
         kept = KeptStudents(Path(folder), teacher, train, dev)
-        schooling = _Schooling(how, teacher, begins, task, sets, dev, watch, stated, kept)
+        taught = how.beginning_with(usual)
+        schooling = _Schooling(taught, teacher, begins, task, sets, dev, watch, stated, kept)
         compressed = Compressed(
             method,
             teacher,
-            next(iter(evaluate(teacher, dev)["metrics"].values())),
+            next(iter(evaluate(_unsettled(teacher), dev)["metrics"].values())),
             [schooling.taught(seed) for seed in each],
             [schooling.alone(seed).best.score for seed in each] if alone else (),
             time.monotonic() - began,
@@ -155,6 +157,13 @@ def compress(
         told = json.dumps(compressed.as_dict(), indent=1) + "\n"
         compressed.best.write(out, {"compression.json": told})
     return compressed
+
+
+def _unsettled(teacher: FineTuned) -> FineTuned:
+    """One that answers as its students do in training: whatever was settled for it alone."""
+    task = replace(teacher.task, answer=teacher.task.answer.unsettled())
+    about = teacher.maker.length, teacher.precision, teacher.temperature
+    return FineTuned(teacher.net, teacher.tokenizer, task, *about)
 
 
 def _head_like(teacher: FineTuned) -> Mapping[str, Any]:
@@ -233,6 +242,7 @@ class _Schooling:
 
     def _before(self, student: TextModel, stage: Stage) -> tuple[TextModel, Mapping[str, Any]]:
         """What a stage begins with, and its settings."""
+        student = unrounded(student)
         if stage.removing is None and stage.bits is None:
             return student, stage.settings
         assert isinstance(student, FineTuned), "the method suits"

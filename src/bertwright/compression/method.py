@@ -1,5 +1,6 @@
 """How a model is made small: what the student is made of, and what it goes through."""
 
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
@@ -12,6 +13,7 @@ from bertwright.compression.augmentation import Augmentation
 from bertwright.compression.distillation import Distillation
 from bertwright.compression.from_nothing import Table
 from bertwright.compression.quantisation.mixed import BySharpness
+from bertwright.compression.quantisation.quantised import Quantised
 from bertwright.compression.replacement import Replacement
 from bertwright.compression.sharing import Sharing
 from bertwright.compression.signals import Signal
@@ -19,7 +21,7 @@ from bertwright.compression.structure import Removing
 from bertwright.compression.students import Taken
 from bertwright.compression.transfer.sets import Source
 from bertwright.errors import UserError
-from bertwright.recipes.loading import read_yaml
+from bertwright.recipes.loading import merged, read_yaml
 from bertwright.schedules import Constant, Value
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning_settings import FineTuning
@@ -66,7 +68,11 @@ class Stage(Settings):
                 "labels weighs them beside signals, and there are none: leave labels out, or say "
                 "what is heard of the teacher"
             )
-        FineTuning.of(self.settings)
+        if {"seed", "seeds"} & self.settings.keys():
+            raise ValueError("all stages have the seeds of a run: leave seed and seeds out")
+        adaptation = FineTuning.of(self.settings).adaptation
+        if self.bits is not None and not isinstance(adaptation, Quantised):
+            raise ValueError("bits are of rounded weights: set settings.adaptation to quantised")
         return self
 
     def taught_by(self, teacher: FineTuned) -> Teacher | None:
@@ -104,6 +110,14 @@ class Method(Settings):
                 f"hidden of the augmentation to 0, or choose a student with the pieces of its "
                 f"teacher"
             )
+
+    def beginning_with(self, usual: Mapping[str, Any]) -> "Method":
+        """The same with these settings wherever its stages say nothing."""
+        stages = tuple(
+            stage.model_copy(update={"settings": merged(usual, stage.settings)})
+            for stage in self.stages
+        )
+        return self.model_copy(update={"stages": stages})
 
     @property
     def reads_transfer(self) -> bool:

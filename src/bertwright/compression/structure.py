@@ -12,7 +12,10 @@ from torch import Tensor
 from bertwright.axes import Settings
 from bertwright.compression.quantisation.losses import Asked, asked
 from bertwright.compression.surgery import Kept, cut_weights, weights_once
+from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.depth import Depth
+from bertwright.encoder.mixers import AttentionChoice
+from bertwright.errors import UserError
 from bertwright.model.folder import fill
 from bertwright.randomness import sample
 from bertwright.tasks.fine_tuned import FineTuned
@@ -70,6 +73,29 @@ def kept_parts(found: Sequence[NDArray[np.float64]], share: float) -> list[list[
             kept[layer].remove(part)
             going -= 1
     return kept
+
+
+def first_kept(choice: EncoderChoice, share: float) -> Kept:
+    """Of every block the first heads and units, as many of all as :class:`Removing` leaves where
+    this ``share`` of them goes.
+
+    Errors: UserError for blocks without attention.
+    """
+    heads: Importances = []
+    units: Importances = []
+    for block, (_, writes) in enumerate(choice.inner_widths):
+        mixer = choice.mixer_at(block)
+        if not isinstance(mixer, AttentionChoice):
+            raise UserError("heads can be taken of attention alone")
+        heads.append(_falling(mixer.shape(writes).heads))
+        units.append(_falling(choice.feed_forward_at(block).inner(writes)))
+    depth = choice.depth
+    return Kept(_kept(heads, share, depth, "s"), _kept(units, share, depth, "f"))
+
+
+def _falling(number: int) -> NDArray[np.float64]:
+    """Importances of so many parts by which those of every layer go alike, the last ones first."""
+    return 1 - (np.arange(number) + 0.5) / number
 
 
 def cut_fine_tuned(model: FineTuned, kept: Kept) -> FineTuned:

@@ -24,19 +24,6 @@ class Kept:
     heads: Places | None = None
     units: Places | None = None
 
-    @staticmethod
-    def first(choice: EncoderChoice, share: float) -> "Kept":
-        """Of every block the first heads and units, this share of them."""
-        heads: list[range] = []
-        units: list[range] = []
-        for block, (_, writes) in enumerate(choice.inner_widths):
-            mixer = choice.mixer_at(block)
-            if not isinstance(mixer, AttentionChoice):
-                raise UserError("heads can be taken of attention alone")
-            heads.append(range(max(round(share * mixer.shape(writes).heads), 1)))
-            units.append(range(max(round(share * choice.feed_forward_at(block).inner(writes)), 1)))
-        return Kept(heads, units)
-
     def cut(self, choice: EncoderChoice) -> EncoderChoice:
         """The encoder that is left of one.
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from bertwright.compression.trimming import trim
+from bertwright.files import atomic_folder
 from bertwright.interop.onnx.writing import export_onnx
 from bertwright.model.folder import WEIGHTS
 from bertwright.tasks.fine_tuned import FineTuned
@@ -35,7 +36,8 @@ class Form:
         if self.kind == "int8":
             export_onnx(model, folder, int8=True, exact=False)
         else:
-            model.save(folder)
+            with atomic_folder(folder) as own:
+                model.save(own)
 
     @property
     def untrimmed(self) -> "Form":

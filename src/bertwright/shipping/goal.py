@@ -14,6 +14,9 @@ BYTES = {"KB": 1e3, "MB": 1e6, "GB": 1e9}
 MOST_PIECES = 65_536
 """Of all rows of an answer together, which is given many times by all that could be shipped."""
 
+POINTS_EXACT = 1e-9
+"""Two scores lie no nearer to each other, but as fractions that were rounded."""
+
 
 @dataclass(frozen=True)
 class Goal:
@@ -73,7 +76,7 @@ class Goal:
 
     def loses(self, points: float) -> bool:
         """Whether so many points may be lost."""
-        return self.points is None or points <= self.points
+        return self.points is None or points <= self.points + POINTS_EXACT
 
     def missed(self, size: float, milliseconds: float | None, lost: float = 0.0) -> list[str]:
         """Which wishes something does not keep to that has so many bytes, answers within so much
@@ -82,15 +85,20 @@ class Goal:
         found = (
             _missed("size", 1e-6, " MB", size, self.bytes),
             _missed("latency", 1, " ms", milliseconds, self.milliseconds),
-            _missed("loss", 1, " points", 100 * lost, self.points),
+            _missed("loss", 1, " points", 100 * lost, self.points, POINTS_EXACT),
         )
         return [one for one in found if one is not None]
 
 
 def _missed(
-    name: str, scale: float, unit: str, found: float | None, asked: float | None
+    name: str,
+    scale: float,
+    unit: str,
+    found: float | None,
+    asked: float | None,
+    exact: float = 0.0,
 ) -> str | None:
-    if asked is None or found is None or found <= asked:
+    if asked is None or found is None or found <= asked + exact:
         return None
     wish, own, more = (f"{scale * of:.4g}{unit}" for of in (asked, found, found - asked))
     return f"{name}<={wish} is missed: it is {own}, {more} too much"

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from bertwright.compression.method import Method
 from bertwright.compression.quantisation import unrounded
 from bertwright.compression.quantisation.losses import asked, mean_loss
-from bertwright.compression.structure import Removing, cut_fine_tuned
+from bertwright.compression.structure import Removing, cut_fine_tuned, first_kept
 from bertwright.compression.students import layers_taken, shorter, with_layers
 from bertwright.compression.suiting import require_taught
-from bertwright.compression.surgery import Kept
 from bertwright.randomness import sample
+from bertwright.tasks.adaptation import Full
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.task_model import TaskModel
@@ -47,7 +47,7 @@ def require_taught_as(shape: Shape, model: FineTuned, method: Method) -> None:
     if shape.layers < whole(model).layers:
         left = shorter(left, range(shape.layers))
     if shape.share < 1:
-        left = Kept.first(left, shape.share).cut(left)
+        left = first_kept(left, 1 - shape.share).cut(left)
     require_taught(method, encoder, left)
 
 
@@ -58,7 +58,7 @@ def blank(model: FineTuned, shape: Shape) -> FineTuned:
     small = _shortened(model, shape.layers)
     if shape.share == 1:
         return small
-    return cut_fine_tuned(small, Kept.first(small.net.recipe.encoder, shape.share))
+    return cut_fine_tuned(small, first_kept(small.net.recipe.encoder, 1 - shape.share))
 
 
 def left_of(model: FineTuned, shape: Shape, examples: Examples) -> FineTuned:
@@ -81,7 +81,7 @@ def _shortened(model: FineTuned, layers: int) -> FineTuned:
     if layers == depth:
         return model
     known = with_layers(model.model, layers_taken(layers, depth))
-    net = TaskModel(known.recipe, known.vocabulary_size, model.net.plan, model.net.adaptation)
+    net = TaskModel(known.recipe, known.vocabulary_size, model.net.plan, Full())
     net.encoder.load_state_dict(known.encoder.state_dict())
     net.head.load_state_dict(model.net.head.state_dict())
     length = model.maker.length

@@ -7,16 +7,19 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from bertwright.bench.artefacts.comparing import Artefact, seconds_in_turns
 from bertwright.compression.compressing import compress
 from bertwright.compression.method import Method
+from bertwright.compression.quantisation import Quantised
 from bertwright.errors import UserError
 from bertwright.files import atomic_folder, require_free, require_room, write_text
 from bertwright.interop.loading import load
 from bertwright.recipes.loading import merged
-from bertwright.shipping.candidates import Candidates, milliseconds
+from bertwright.shipping.candidates import Candidates
 from bertwright.shipping.forms import PLAIN, shipped_bytes
 from bertwright.shipping.goal import Goal
 from bertwright.shipping.planning import Plan, Planner
@@ -34,6 +37,10 @@ AS_FORWARD = 3
 
 TIMED = 64
 """Examples by which it is foreseen how long training takes."""
+
+ANSWERS, TURNS = 10, 5
+"""Of the model and of what is shipped: how many each gives in a turn, and how often they take one.
+"""
 
 
 @dataclass(frozen=True)
@@ -118,6 +125,11 @@ class Shipment:
                 f"a goal is kept with a part of the model, and {self.method} begins with something "
                 f"else: choose another method"
             )
+        if any(isinstance(FineTuning.of(s).adaptation, Quantised) for s in self._stages()):
+            raise UserError(
+                "a goal is kept with weights that 8 bits are found for behind the training: choose "
+                "a method that rounds nothing, or leave --goal out"
+            )
         chooses = any(stage.removing or stage.bits for stage in method.stages)
         if chooses or method.taken == "needed":
             raise UserError(
@@ -125,7 +137,8 @@ class Shipment:
                 f"itself: choose another method"
             )
         longest = self.model.net.encoder.longest
-        if longest is not None and self.goal.length > longest:
+        asked = self.goal.milliseconds is not None
+        if asked and longest is not None and self.goal.length > longest:
             raise UserError(
                 f"--goal latency: the model reads rows of {longest} pieces at most, and "
                 f"{self.goal.length} are asked: ask for shorter ones"
@@ -153,12 +166,15 @@ class Shipment:
         return [merged(own.settings, self.settings) for own in Method.load(self.method).stages]
 
     def _ending(self, base: Path, shipped: Path, dev: Examples) -> dict[str, Any]:
-        """What the model is and what it was, from what stands in their folders."""
+        """What the model is and what it was, from what stands in their folders; timed in turns."""
         told: dict[str, dict[str, float]] = {}
-        for name, folder in (("base", base), ("shipped", shipped)):
-            score = evaluate(load(folder), dev)["score"]
-            size, taken = shipped_bytes(folder), milliseconds(folder, self.goal)
-            told[name] = {"score": score, "bytes": size, "milliseconds": taken}
+        folders = base, shipped
+        length = min(self.goal.length, self.model.net.encoder.longest or self.goal.length)
+        rows = {"batch": self.goal.rows, "length": length, "threads": None}
+        seconds = seconds_in_turns([Artefact(own) for own in folders], rows, ANSWERS, TURNS)
+        for name, folder, taken in zip(("base", "shipped"), folders, seconds, strict=True):
+            score, size = evaluate(load(folder), dev)["score"], shipped_bytes(folder)
+            told[name] = {"score": score, "bytes": size, "milliseconds": 1000 * median(taken)}
         lost = told["base"]["score"] - told["shipped"]["score"]
         own = told["shipped"]
         missed = self.goal.missed(own["bytes"], own["milliseconds"], lost)

@@ -1,9 +1,10 @@
 """What a fine-tuned model was made of, as sums by which it is known again."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 
 import torch
+from torch import nn
 
 from bertwright.model.text_model import TextModel
 from bertwright.tasks.distant import Distant
@@ -27,10 +28,16 @@ def of_model(model: TextModel) -> str:
     """Of all that decides what is learned from it, the head of an earlier fine-tuning too."""
     net = network_of(model)
     found = sha256(f"{net.recipe.as_yaml()}{model.tokenizer.hash}".encode())
-    for name, tensor in sorted(net.state_dict().items()):
-        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        found.update(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy())
+    for each in weights_told(net):
+        found.update(each)
     return found.hexdigest()
+
+
+def weights_told(net: nn.Module) -> Iterator[bytes]:
+    """Its weights, whatever their order and where they are computed with, to be summed."""
+    for name, tensor in sorted(net.state_dict().items()):
+        yield f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode()
+        yield tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
 
 
 def of_examples(examples: Examples) -> str:

@@ -58,9 +58,9 @@ class Artefact:
     @staticmethod
     def of(said: str) -> "Artefact":
         """What ``FOLDER`` or ``FOLDER@float32`` names; UserError for a precision that is none."""
-        folder, at, precision = said.partition("@")
-        if not at:
-            return Artefact(Path(folder))
+        if Path(said).is_dir() or "@" not in said:
+            return Artefact(Path(said))
+        folder, _, precision = said.rpartition("@")
         for known in get_args(ReadingPrecision):
             if precision == known:
                 return Artefact(Path(folder), known)
@@ -92,19 +92,10 @@ def compare(
     shapes: Sequence[tuple[int, int, int]] = SHAPES,
 ) -> list[dict[str, Any]]:
     """A line for each, by the keys of ``COLUMNS``; UserError for a folder of no fine-tuned model,
-    for one of another task than the first and for one that is named twice, before any of them is
-    scored."""
-    for number, artefact in enumerate(artefacts):
-        if artefact in artefacts[:number]:
-            raise UserError(f"{artefact.folder} is named twice: leave one out")
+    for one of another task than the first, for one that is named twice, and for rows that one of
+    them does not read, before any of them is scored."""
+    _require_alike(artefacts, max((length for _, length, _ in shapes), default=0))
     names = [artefact.name(artefacts) for artefact in artefacts]
-    tasks = [_opened(artefact).task for artefact in artefacts]
-    for artefact, told in zip(artefacts, map(_told, tasks), strict=True):
-        if told != _told(tasks[0]):
-            raise UserError(
-                f"{artefact.folder} answers {told}, {artefacts[0].folder} {_told(tasks[0])}: "
-                f"compare models of one task"
-            )
     found: list[dict[str, Any]] = []
     for name, artefact in zip(names, artefacts, strict=True):
         scored = evaluate(_opened(artefact), data)
@@ -124,6 +115,27 @@ def compare(
             line[f"interval_{shape}"] = ratio_interval(times[0], own)
         say(f"{shape}: " + ", ".join(f"{1000 * median(own):.2f} ms" for own in times))
     return found
+
+
+def _require_alike(artefacts: Sequence[Artefact], length: int) -> None:
+    """Errors: UserError where they are not of one task, one is named twice, or does not read rows
+    of this length."""
+    base = _opened(artefacts[0]).task
+    for number, artefact in enumerate(artefacts):
+        if artefact in artefacts[:number]:
+            raise UserError(f"{artefact.folder} is named twice: leave one out")
+        model = _opened(artefact)
+        if (told := _told(model.task)) != _told(base):
+            raise UserError(
+                f"{artefact.folder} answers {told}, {artefacts[0].folder} {_told(base)}: compare "
+                f"models of one task"
+            )
+        longest = model.net.encoder.longest
+        if longest is not None and longest < length:
+            raise UserError(
+                f"{artefact.folder} reads rows of {longest} pieces at most, and rows of {length} "
+                f"are timed: leave it out"
+            )
 
 
 def _opened(artefact: Artefact) -> FineTuned:

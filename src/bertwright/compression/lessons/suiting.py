@@ -9,13 +9,16 @@ from bertwright.compression.signals.by_layer import OfLayers
 from bertwright.errors import UserError
 from bertwright.model.model import Model
 from bertwright.objectives.masked import Masked
+from bertwright.tasks.origins import weights_told
 from bertwright.training.teaching import TEACHING
 
 
 def identity(model: Model) -> str:
-    """What tells a teacher from another: its recipe, and a sum over its table of pieces."""
-    weights = sha256(model.embedding.detach().float().cpu().numpy().tobytes()).hexdigest()
-    return f"{model.recipe.name} {weights[:16]}"
+    """What tells a teacher from another: its recipe, and a sum over its weights."""
+    found = sha256()
+    for each in weights_told(model):
+        found.update(each)
+    return f"{model.recipe.name} {found.hexdigest()[:16]}"
 
 
 def what_hides(student: Model, teacher: Model) -> str:

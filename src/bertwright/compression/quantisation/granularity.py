@@ -37,7 +37,9 @@ class Row(Granularity):
 
 class Group(Granularity):
     """Those of ``size`` neighbouring inputs to one output, or with ``axis: outputs`` all that so
-    many neighbouring outputs have (Shen et al. 2020, section 3.2). The last may be fewer."""
+    many neighbouring outputs have (Shen et al. 2020, section 3.2). The last may be fewer; but of
+    matrices that are stored in one each has groups of its own, all of as many outputs as divide
+    those of a matrix."""
 
     kind: Literal["group"] = "group"
     size: int = Field(default=128, ge=1)
@@ -46,4 +48,8 @@ class Group(Granularity):
     def group(self, shape: Sequence[int], parts: int) -> tuple[int, int]:
         if self.axis == "inputs":
             return 1, min(self.size, shape[1])
-        return min(self.size, shape[0]), shape[1]
+        rows = shape[0] // parts
+        most = min(self.size, rows)
+        if parts > 1:
+            most = max(number for number in range(1, most + 1) if rows % number == 0)
+        return most, shape[1]
