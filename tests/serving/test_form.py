@@ -18,7 +18,7 @@ KEY = "a-key-that-is-long-enough"
 def address(encoder: TextModel) -> Iterator[str]:
     """A server in a thread, which asks for a key."""
     app = application({"encoder": encoder}, Settings(api_keys=frozenset({KEY})))
-    with listen("127.0.0.1", 0) as listening:
+    with listen("127.0.0.1", 0, 30) as listening:
         server = Draining(uvicorn.Config(app, log_config=None), app.state.gate)
         thread = threading.Thread(target=server.run, args=([listening],))
         where = address_of(listening)

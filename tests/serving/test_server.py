@@ -218,8 +218,8 @@ app = FastAPI(lifespan=lifespan)
 app.state.gate = Gate(1)
 if {busy}:
     app.state.gate.enter("/embed")
-with listen("127.0.0.1", 0) as listening:
-    run(app, listening)
+with listen("127.0.0.1", 0, 30) as listening:
+    run(app, listening, 30)
 """
 
 

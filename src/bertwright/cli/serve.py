@@ -65,9 +65,9 @@ def serve(
         timeout_seconds=timeout,
         api_keys=read_keys(api_key_file),
     )
-    with listen(host, port) as listening:
+    with listen(host, port, timeout) as listening:
         loaded = {name: load(path, precision) for name, path in zip(names, models, strict=True)}
         app = application(loaded, settings)
         say(f"serving {', '.join(names)} at {address_of(listening)}")
-        run(app, listening)
+        run(app, listening, timeout)
     say("stopped: everything that was taken is answered")

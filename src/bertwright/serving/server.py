@@ -1,6 +1,7 @@
 """The server: a socket, and an end that loses nothing."""
 
 import logging
+import math
 import os
 import socket
 import sys
@@ -26,8 +27,9 @@ QUIET_TICKS = 2
 signal has been read by then."""
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens; port 0 is any that is free.
+def listen(host: str, port: int, unread_seconds: float) -> socket.socket:
+    """A socket that listens; port 0 is any that is free. Where the system can, it cuts a connection
+    of which nothing was read for so long: an answer waits in memory until it is read.
 
     Errors: UserError for an address that is none, or is taken.
     """
@@ -38,6 +40,9 @@ def listen(host: str, port: int) -> socket.socket:
         # Only where the protocol is stated does asyncio send small packets at once.
         listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if sys.platform == "linux":
+            milliseconds = math.ceil(1000 * unread_seconds)
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
         listening.bind(address)
         listening.listen(BACKLOG)
         return listening
@@ -54,11 +59,18 @@ def address_of(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def run(app: FastAPI, listening: socket.socket) -> None:
-    """Answer requests until a signal asks to stop, and then until everything taken is answered."""
+def run(app: FastAPI, listening: socket.socket, unread_seconds: float) -> None:
+    """Answer requests until a signal asks to stop, and then until everything taken is answered;
+    for so long the last answers may be read."""
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(name)s: %(message)s")
     config = uvicorn.Config(
-        app, log_config=None, log_level="error", access_log=False, server_header=False
+        app,
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=math.ceil(unread_seconds),
     )
     Thread(target=_tidy, name="tidy", daemon=True).start()
     Draining(config, app.state.gate).run([listening])
