@@ -127,17 +127,57 @@ def test_who_leaves_is_not_computed(encoder, stopped) -> None:
     assert app.state.gate.num_inside == 0
 
 
+def test_who_leaves_while_its_texts_become_pieces_is_not_queued(encoder, monkeypatch) -> None:
+    app, go, begun = application({"encoder": encoder}), threading.Event(), threading.Event()
+    batcher = app.state.desk.models.all["encoder"].batcher
+    pieces, submit = encoder.pieces, batcher.submit
+    num_queued = 0
+
+    def slowly(texts: Any) -> Any:
+        begun.set()
+        assert go.wait(20)
+        return pieces(texts)
+
+    def counted(*given: Any) -> Any:
+        nonlocal num_queued
+        num_queued += 1
+        return submit(*given)
+
+    monkeypatch.setattr(encoder, "pieces", slowly)
+    monkeypatch.setattr(batcher, "submit", counted)
+
+    async def main() -> None:
+        messages = iter([whole()])
+
+        async def receive() -> dict[str, Any]:
+            if (first := next(messages, None)) is not None:
+                return await first()
+            await until(begun.is_set)
+            return {"type": "http.disconnect"}
+
+        async with asyncio.timeout(10):
+            assert (await ask(app, receive))[0] == 499
+        go.set()
+        assert (await ask(app, whole()))[0] == 200
+
+    asyncio.run(main())
+    assert num_queued == 1
+
+
 def test_who_waits_too_long_is_told_so_and_not_computed(encoder, stopped) -> None:
     with stopping(encoder, stopped, timeout_seconds=0.1) as app:
 
         async def main() -> None:
-            answers = await asyncio.gather(*(ask(app, whole()) for _ in range(3)))
+            first = asyncio.create_task(ask(app, whole()))
+            await until(stopped.begun.is_set)
+            answers = await asyncio.gather(first, *(ask(app, whole()) for _ in range(3)))
             assert {status for status, _, _ in answers} == {504}
             assert "no answer within 0.1 s" in answers[0][1]["error"]
+            assert app.state.desk.models.all["encoder"].batcher.waiting_tokens == 0
 
         asyncio.run(main())
-    assert stopped.num_read <= 3
-    assert app.state.desk.models.all["encoder"].batcher.waiting_tokens == 0
+    # The one that had been begun when the time of all was up.
+    assert stopped.num_read == 1
 
 
 def test_a_body_that_does_not_arrive_is_not_waited_for(encoder) -> None:

@@ -1,12 +1,12 @@
 """From the texts of a request to the results: pieces in a thread, a queue, an answer in time.
 
 Whatever does not need the model happens outside of its thread. A request whose client has left, or
-that takes too long, is taken out of the queue.
+that takes too long, is let go wherever it waits.
 """
 
 import asyncio
-from collections.abc import Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from math import ceil
 from typing import Any
@@ -17,7 +17,9 @@ from fastapi import Request
 from bertwright.model.reading import single
 from bertwright.model.text_model import Guess, Vectors
 from bertwright.serving.batching import Closed, Compute, Full
-from bertwright.serving.refusals import CLIENT_LEFT, Refusal
+from bertwright.serving.patience import patience
+from bertwright.serving.preparing import Given, Made, Preparing
+from bertwright.serving.refusals import Refusal
 from bertwright.serving.served import Models, Served
 from bertwright.serving.settings import Settings
 from bertwright.tasks.answers import ClosenessAnswer, Floats, Prediction
@@ -25,6 +27,7 @@ from bertwright.tasks.answers.answer import by_example
 from bertwright.tasks.encoding import TaskRow
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.examples import AnyExample, Question
+from bertwright.text.tokenizers import Tokenizer
 
 PLACES = 512
 """Hidden places of a text that are answered: each has a number for every piece there is."""
@@ -39,15 +42,17 @@ class Desk:
     def __init__(self, models: Models, settings: Settings) -> None:
         self.models = models
         self._settings = settings
+        self._prepare = Preparing(settings.body_bytes)
 
     async def vectors(
         self, request: Request, served: Served, texts: Sequence[str], truncate: bool
     ) -> tuple[Vectors, int]:
         """The vectors (N, D) of texts, and how many tokens those have; a text that is too long is
         cut only where that is asked for."""
-        rows = await asyncio.to_thread(self._rows, served, texts, truncate)
-        sizes = [len(row) for row in rows]
-        found = np.stack(await self.computed(request, served, served.vectors, rows, sizes))
+        async with self.patience(request):
+            rows = await self.prepared(request, self._rows, served, texts, truncate)
+            sizes = [len(row) for row in rows]
+            found = np.stack(await self.computed(served, served.vectors, rows, sizes))
         if len(nothing := np.flatnonzero(~found.any(axis=1))):
             raise Refusal(
                 422,
@@ -62,10 +67,11 @@ class Desk:
         """The answers to examples, and what the head says of each, (k, K) of all its rows."""
         model = served.model
         assert isinstance(model, FineTuned)
-        rows = await asyncio.to_thread(self._task_rows, served, examples, truncate)
-        sizes = [len(row.pieces) for row in rows]
-        outputs = await self.computed(request, served, served.outputs, rows, sizes)
-        said = await asyncio.to_thread(model.answering.predictions, rows, outputs, examples)
+        async with self.patience(request):
+            rows = await self.prepared(request, self._task_rows, served, examples, truncate)
+            sizes = [len(row.pieces) for row in rows]
+            outputs = await self.computed(served, served.outputs, rows, sizes)
+            said = await asyncio.to_thread(model.answering.predictions, rows, outputs, examples)
         parts = by_example(rows, outputs, len(examples))
         return said, [np.concatenate([of for _, of in own]) for own in parts if own]
 
@@ -73,23 +79,31 @@ class Desk:
         self, request: Request, served: Served, texts: Sequence[str], top_k: int
     ) -> list[list[list[Guess]]]:
         """The likeliest pieces of every hidden place of every text."""
-        self._require_few(texts)
-        rows = await asyncio.to_thread(self._hiding_rows, served, texts, top_k)
-        sizes = [len(row) for row in rows]
-        asked = [(row, top_k) for row in rows]
-        return await self.computed(request, served, served.guesses, asked, sizes)
+        async with self.patience(request):
+            rows = await self.prepared(request, self._hiding_rows, served, texts, top_k)
+            sizes = [len(row) for row in rows]
+            asked = [(row, top_k) for row in rows]
+            return await self.computed(served, served.guesses, asked, sizes)
+
+    def patience(self, request: Request) -> AbstractAsyncContextManager[None]:
+        """Within it a request is worked on no longer than its client waits, or may wait."""
+        return patience(request, self._settings.timeout_seconds)
+
+    async def prepared(
+        self, request: Request, make: Callable[[*Given], Made], *given: *Given
+    ) -> Made:
+        """What a function makes of the texts of a request, outside of the thread that answers.
+
+        Errors: Refusal where too much waits for that.
+        """
+        return await self._prepare(len(await request.body()), make, *given)
 
     async def computed(
-        self,
-        request: Request,
-        served: Served,
-        compute: Compute,
-        rows: Sequence[Any],
-        sizes: Sequence[int],
+        self, served: Served, compute: Compute, rows: Sequence[Any], sizes: Sequence[int]
     ) -> list[Any]:
         """The results of rows of so many tokens each, when it is their turn.
 
-        Errors: Refusal where they are too many, the queue is full or closed, or time is up.
+        Errors: Refusal where they are too many, or the queue is full or closed.
         """
         bound = served.batcher.bound
         if sum(sizes) > bound:
@@ -106,24 +120,7 @@ class Desk:
             raise Refusal(429, sentence, seconds) from None
         except Closed:
             raise Refusal(503, "the server is stopping: ask another", 1) from None
-        return await self._awaited(request, answer)
-
-    async def _awaited(self, request: Request, answer: "Future[list[Any]]") -> list[Any]:
-        """What becomes of an answer, unless the client leaves or time is up."""
-        found = asyncio.wrap_future(answer)
-        # The body has been read: all that can still come is that the client leaves.
-        left = asyncio.ensure_future(request.receive())
-        seconds = self._settings.timeout_seconds
-        try:
-            await asyncio.wait({found, left}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if found.done():
-                return found.result()
-            if left.done():
-                raise Refusal(CLIENT_LEFT, "the client left")
-            raise Refusal(504, f"no answer within {seconds:g} s: send fewer texts, or later")
-        finally:
-            left.cancel()
-            found.cancel()
+        return await asyncio.wrap_future(answer)
 
     def _rows(self, served: Served, texts: Sequence[str], truncate: bool) -> list[list[int]]:
         self._require_few(texts)
@@ -137,26 +134,18 @@ class Desk:
         return [single(pieces, special, longest) for pieces in ids]
 
     def _hiding_rows(self, served: Served, texts: Sequence[str], top_k: int) -> list[list[int]]:
+        self._require_few(texts)
         tokenizer = served.model.tokenizer
+        # Before there are pieces: those between two hidden places are made by themselves.
+        _require_few_places(tokenizer, texts, top_k)
         longest = self._longest(served.model.model.encoder.longest)
         rows: list[list[int]] = []
-        num_places = 0
         for number, text in enumerate(texts):
             ids = tokenizer.encode_hiding(text)
             if len(ids) + 2 > longest:
                 size = f"{len(ids) + 2} tokens, and {longest} are read"
                 raise _too_long(number, f"{size}: shorten it")
-            own = ids.count(tokenizer.specials.mask)
-            if own > PLACES:
-                raise _too_long(number, f"{own} hidden places, and {PLACES} are answered")
-            num_places += own
             rows.append(served.model.hiding_row(text))
-        if num_places * top_k > GUESSES:
-            raise Refusal(
-                413,
-                f"the request asks for {top_k} pieces in each of {num_places} places, and "
-                f"{GUESSES} are named at once: hide fewer, or say a smaller top_k",
-            )
         return rows
 
     def _longest(self, own: int | None) -> int:
@@ -197,6 +186,20 @@ class Desk:
         most = self._settings.num_texts
         if len(texts) > most:
             raise Refusal(413, f"the request has {len(texts)} texts, and {most} are taken at once")
+
+
+def _require_few_places(tokenizer: Tokenizer, texts: Sequence[str], top_k: int) -> None:
+    mask = tokenizer.piece(tokenizer.specials.mask)
+    places = [text.replace(mask, "[MASK]").count("[MASK]") for text in texts]
+    for number, own in enumerate(places):
+        if own > PLACES:
+            raise _too_long(number, f"{own} hidden places, and {PLACES} are answered")
+    if sum(places) * top_k > GUESSES:
+        raise Refusal(
+            413,
+            f"the request asks for {top_k} pieces in each of {sum(places)} places, and "
+            f"{GUESSES} are named at once: hide fewer, or say a smaller top_k",
+        )
 
 
 def _too_long(number: int, words: str, what: str = "text") -> Refusal:

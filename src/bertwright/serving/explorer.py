@@ -4,7 +4,6 @@ One of the model's threads makes the page, while the others wait: what looks at 
 encoder must be alone with it.
 """
 
-import asyncio
 from collections.abc import Sequence
 from importlib import resources
 
@@ -48,12 +47,12 @@ async def explore(asked: ExploreRequest, request: Request) -> HTMLResponse:
     served = desk.models.find(asked.model, "explore")
     if not asked.text.strip():
         raise Refusal(422, "text: there is none: type some words")
-    (pieces,) = await asyncio.to_thread(served.model.pieces, [asked.text])
-    size = len(pieces) + 2
-    if size > LONGEST:
-        raise Refusal(413, f"the text has {size} tokens, and {LONGEST} are shown: shorten it")
-    rows = [(served, asked.text)]
-    (page,) = await desk.computed(request, served, _pages, rows, [size * size])
+    async with desk.patience(request):
+        (pieces,) = await desk.prepared(request, served.model.pieces, [asked.text])
+        size = len(pieces) + 2
+        if size > LONGEST:
+            raise Refusal(413, f"the text has {size} tokens, and {LONGEST} are shown: shorten it")
+        (page,) = await desk.computed(served, _pages, [(served, asked.text)], [size * size])
     return HTMLResponse(page)
 
 
