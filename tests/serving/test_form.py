@@ -4,7 +4,6 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-import uvicorn
 
 from bertwright.model.text_model import TextModel
 from bertwright.serving.application import application
@@ -19,7 +18,7 @@ def address(encoder: TextModel) -> Iterator[str]:
     """A server in a thread, which asks for a key."""
     app = application({"encoder": encoder}, Settings(api_keys=frozenset({KEY})))
     with listen("127.0.0.1", 0, 30) as listening:
-        server = Draining(uvicorn.Config(app, log_config=None), app.state.gate)
+        server = Draining(app, 30)
         thread = threading.Thread(target=server.run, args=([listening],))
         where = address_of(listening)
         thread.start()

@@ -42,7 +42,7 @@ def serve(
     from bertwright.extras import require
     from bertwright.machine import tune_process
 
-    for library in ("fastapi", "orjson", "uvicorn", "prometheus-client"):
+    for library in ("fastapi", "orjson", "uvicorn", "httptools", "prometheus-client"):
         require(library, "serve")
     tune_process()
     from bertwright.errors import UserError

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from bertwright.errors import UserError
 from bertwright.machine import give_memory_back
 from bertwright.serving.door import Gate
+from bertwright.serving.heads import LimitedHeads
 
 BACKLOG = 2048
 """Connections that the system holds until they are taken."""
@@ -63,17 +64,8 @@ def run(app: FastAPI, listening: socket.socket, unread_seconds: float) -> None:
     """Answer requests until a signal asks to stop, and then until everything taken is answered;
     for so long the last answers may be read."""
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(name)s: %(message)s")
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        log_level="error",
-        access_log=False,
-        server_header=False,
-        backlog=BACKLOG,
-        timeout_graceful_shutdown=math.ceil(unread_seconds),
-    )
     Thread(target=_tidy, name="tidy", daemon=True).start()
-    Draining(config, app.state.gate).run([listening])
+    Draining(app, unread_seconds).run([listening])
 
 
 def _tidy() -> None:
@@ -86,9 +78,19 @@ class Draining(uvicorn.Server):
     """Uvicorn closes connections when it is asked to stop, though a request may just be on its way
     through one. This closes the gate first, and connections when nobody is inside."""
 
-    def __init__(self, config: uvicorn.Config, gate: Gate) -> None:
+    def __init__(self, app: FastAPI, unread_seconds: float) -> None:
+        config = uvicorn.Config(
+            app,
+            http=LimitedHeads,
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            backlog=BACKLOG,
+            timeout_graceful_shutdown=math.ceil(unread_seconds),
+        )
         super().__init__(config)
-        self._gate = gate
+        self._gate: Gate = app.state.gate
         self._num_quiet = 0
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
