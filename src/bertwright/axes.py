@@ -43,7 +43,7 @@ class Settings(BaseModel):
             known = {field.alias or name for name, field in fields.items()}
             for key in settings:
                 if key not in known and key not in fields:
-                    raise ValueError(f"has no key {key!r}{did_you_mean(str(key), known)}")
+                    raise ValueError(f"has no key {quoted(key)}{did_you_mean(str(key), known)}")
         return settings
 
     def changed(self, what: str, **settings: Any) -> Self:
@@ -92,7 +92,7 @@ class Choice(Settings):
         if kind not in kinds:
             near = did_you_mean(str(kind), kinds)
             own = "" if near.endswith("?") else ", or one of your own with --plugin"
-            raise ValueError(f"has no kind {kind!r}{near}{own}")
+            raise ValueError(f"has no kind {quoted(kind)}{near}{own}")
         return kinds[kind].model_validate(settings)
 
     @classmethod
@@ -122,11 +122,22 @@ class Choice(Settings):
         return get_args(cls.model_fields["kind"].annotation)[0]
 
 
+LONGEST = 200
+"""Characters of what was given that a sentence repeats: a body that is read may be all one name."""
+
+
+def quoted(given: object) -> str:
+    """What was given, as a sentence says it again."""
+    if isinstance(given, str) and len(given) > LONGEST:
+        return f"{given[:LONGEST]!r}..."
+    return repr(given)
+
+
 def did_you_mean(wrong: str, known: Iterable[str], listed: Iterable[str] | None = None) -> str:
     """The end of a sentence: the nearest known name, or all of them; where those are too many to
     read, those that are ``listed``."""
     names = sorted(known)
-    near = difflib.get_close_matches(wrong, names, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(wrong[:LONGEST], names, n=1, cutoff=0.6)
     if near:
         return f": did you mean {near[0]!r}?"
     return f" (known: {', '.join(names if listed is None else listed)})"
@@ -166,7 +177,7 @@ def sentence_of(error: Mapping[str, Any], what: str) -> str:
     path = ".".join(part for part in parts if not part.startswith(("literal[", "dict[")))
     message = error["msg"].removeprefix("Value error, ")
     if (sentence := _SENTENCES.get(error["type"])) is not None:
-        message = f"{sentence.format(**error.get('ctx', {}))}, not {error['input']!r}"
+        message = f"{sentence.format(**error.get('ctx', {}))}, not {quoted(error['input'])}"
     return ": ".join(part for part in (what, path, message) if part)
 
 

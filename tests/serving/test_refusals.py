@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import time
 from typing import Any
 
 import pytest
@@ -171,6 +172,34 @@ def test_garbage_is_answered(serving, content: bytes, headers: dict, status: int
     assert answer.status_code == status, answer.text
     if status != 200:
         assert sentence(answer)
+
+
+MUCH = 2**24
+"""Characters of a body."""
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "words"),
+    [
+        (
+            "/embed",
+            {"inputs": "a", "model": "a " * (MUCH // 2)},
+            "there is no model 'a a a",
+        ),
+        ("/embed", {"inputs": "a", "b" * MUCH: 1}, "(known: inputs, model, normalize, "),
+        ("/embed", {"inputs": "a", "truncate": "b" * MUCH}, "must be true or false, not 'bbb"),
+        ("/embed", {"inputs": ["a", *[1] * (MUCH // 16)]}, "inputs.1: must be text"),
+        ("/rerank", {"query": "a", "texts": [1] * (MUCH // 16)}, "texts.0: must be text"),
+        ("/answer", {"inputs": [{}] * (MUCH // 16)}, "inputs.0.question: Field required"),
+    ],
+)
+def test_however_much_is_wrong_it_is_soon_said(serving, path: str, body: Any, words: str) -> None:
+    client, content = serving(body_bytes=2 * MUCH), json.dumps(body)
+    began = time.monotonic()
+    answer = client.post(path, content=content, headers=JSON)
+    assert time.monotonic() - began < 1.5
+    assert answer.status_code in (404, 422)
+    assert words in sentence(answer)
 
 
 HALF = "red \ud800 bird"

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, cast
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import BaseModel, FailFast, Field, PlainValidator, WithJsonSchema, model_validator
 
 from bertwright.serving.desk import desk_of
 from bertwright.serving.refusals import Refusal
-from bertwright.serving.texts import Asked, Texts, as_json, unit, writable
+from bertwright.serving.texts import TEXT, Asked, Texts, as_json, unit, writable
 from bertwright.tasks.answers import Floats, Prediction, RelevanceAnswer
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.examples import Example
@@ -17,8 +17,7 @@ from bertwright.tasks.task import Task
 
 router = APIRouter(tags=["Text Embeddings Inference"])
 
-_TEXT = {"type": "string"}
-_TEXTS = {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": 2}
+_TEXTS = {"type": "array", "items": TEXT, "minItems": 1, "maxItems": 2}
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class PredictRequest(Cutting):
     inputs: Annotated[
         Inputs,
         PlainValidator(_inputs),
-        WithJsonSchema({"anyOf": [_TEXT, _TEXTS, {"type": "array", "items": _TEXTS}]}),
+        WithJsonSchema({"anyOf": [TEXT, _TEXTS, {"type": "array", "items": _TEXTS}]}),
     ]
     raw_scores: bool = False
 
@@ -73,7 +72,7 @@ class RerankRequest(Cutting):
     """``return_text`` says every text again, beside its score."""
 
     query: str
-    texts: list[str] = Field(min_length=1)
+    texts: Annotated[list[str], FailFast(), Field(min_length=1)]
     raw_scores: bool = False
     return_text: bool = False
 

@@ -1,9 +1,9 @@
 """What other protocols have no words for: hidden places, tags of words, answers to questions."""
 
-from typing import cast
+from typing import Annotated, cast
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, FailFast, Field
 
 from bertwright.axes import Settings
 from bertwright.serving.desk import desk_of
@@ -37,7 +37,7 @@ class AnswerRequest(Asked):
     """``inputs`` are questions, each with its text; ``truncate`` cuts a question that is too
     long."""
 
-    inputs: list[QuestionAsked] = Field(min_length=1)
+    inputs: Annotated[list[QuestionAsked], FailFast(), Field(min_length=1)]
     truncate: bool = False
 
 

@@ -78,7 +78,8 @@ def refused(path: str, refusal: HTTPException) -> JSONResponse:
     said = str(refusal.detail)
     if not isinstance(refusal, Refusal):
         said = _OF_FRAMEWORK.get(refusal.status_code, said)
-    sentence = shorten(healed(said), LONGEST, placeholder=" ...")
+    # Cut first: it may quote a whole body, and meanwhile nothing is answered.
+    sentence = shorten(healed(said[: 2 * LONGEST]), LONGEST, placeholder=" ...")
     kind = _KINDS.get(refusal.status_code, "error")
     if path.startswith(OPENAI):
         error = OpenAIError(message=sentence, type=kind, param=None, code=refusal.status_code)

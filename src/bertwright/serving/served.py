@@ -8,7 +8,7 @@ from functools import partial
 
 import torch
 
-from bertwright.axes import did_you_mean
+from bertwright.axes import did_you_mean, quoted
 from bertwright.errors import UserError
 from bertwright.interop.onnx.reading import OnnxModel
 from bertwright.model.text_model import Guess, TextModel, Vectors
@@ -184,7 +184,7 @@ class Models:
     def named(self, name: str) -> Served:
         """The model of that name; Refusal where there is none."""
         if name not in self.all:
-            raise Refusal(404, f"there is no model {name!r}{did_you_mean(name, self.all)}")
+            raise Refusal(404, f"there is no model {quoted(name)}{did_you_mean(name, self.all)}")
         return self.all[name]
 
     def close(self) -> None:

@@ -5,13 +5,14 @@ from typing import Annotated, Any
 import numpy as np
 import orjson
 from fastapi import Response
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, FailFast, Field, WithJsonSchema
 
 from bertwright.axes import Settings
 from bertwright.model.text_model import Vectors
 from bertwright.text.characters import healed
 
-_TEXT = {"type": "string"}
+TEXT = {"type": "string"}
+"""A text, as /openapi.json describes it."""
 
 
 def _listed(given: Any) -> Any:
@@ -23,9 +24,11 @@ def _listed(given: Any) -> Any:
 
 Texts = Annotated[
     list[str],
+    # Who sends a million numbers is told of the first: to list all takes seconds.
+    FailFast(),
     BeforeValidator(_listed),
     Field(min_length=1),
-    WithJsonSchema({"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]}),
+    WithJsonSchema({"anyOf": [TEXT, {"type": "array", "items": TEXT, "minItems": 1}]}),
 ]
 """A text or a list of texts."""
 
