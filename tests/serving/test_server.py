@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from bertwright.cli.application import app
 from bertwright.errors import UserError
 from bertwright.model.text_model import TextModel
+from bertwright.serving.keys import read_keys
 from bertwright.tasks.fine_tuned import FineTuned
 from small_tasks import TEXTS
 
@@ -260,3 +261,12 @@ def test_a_mistake_is_named(folder: Path, tmp_path: Path, options: tuple, words:
                 app, ["serve", *(o.format(**named) for o in options)], catch_exceptions=False
             )
     assert "swordfish" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("held", ["", " \n"])
+def test_a_variable_without_a_key_opens_nothing(monkeypatch: pytest.MonkeyPatch, held: str) -> None:
+    monkeypatch.setenv("BERTWRIGHT_API_KEY", held)
+    with pytest.raises(UserError, match="BERTWRIGHT_API_KEY holds no key: set it to one"):
+        read_keys(None)
+    monkeypatch.delenv("BERTWRIGHT_API_KEY")
+    assert not read_keys(None)

@@ -17,15 +17,18 @@ def read_keys(file: Path | None) -> frozenset[str]:
     """The keys of a file, one on each line, or that of the environment; none where there is
     neither.
 
-    Errors: UserError for a file without keys, and for a key that can be guessed or sent by nobody.
+    Errors: UserError for a file or a variable without keys, which would open the server to anybody,
+    and for a key that can be guessed or sent by nobody.
     """
     if file is not None:
         require_file(file)
-        where, keys = str(file), read_text(file).split()
-        if not keys:
-            raise UserError(f"{file} holds no key: write one on each line")
+        where, keys, mend = str(file), read_text(file).split(), "write one on each line"
+    elif (held := os.environ.get(VARIABLE)) is not None:
+        where, keys, mend = VARIABLE, held.split(), "set it to one, or unset it"
     else:
-        where, keys = VARIABLE, os.environ.get(VARIABLE, "").split()
+        return frozenset()
+    if not keys:
+        raise UserError(f"{where} holds no key: {mend}")
     for number, key in enumerate(keys, start=1):
         if len(key) < SHORTEST or not key.isascii():
             raise UserError(
