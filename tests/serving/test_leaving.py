@@ -187,8 +187,39 @@ def test_a_body_that_does_not_arrive_is_not_waited_for(encoder) -> None:
         await asyncio.sleep(60)
         return {}
 
-    status, answer, _ = asyncio.run(ask(app, never))
+    status, answer, headers = asyncio.run(ask(app, never))
     assert (status, answer["error"]) == (408, "the body did not arrive within 0.05 s")
+    assert headers[b"connection"] == b"close"
+
+
+@pytest.mark.parametrize("expecting", [True, False])
+def test_the_body_of_who_is_refused_is_not_invited_nor_long_waited_for(
+    encoder, expecting: bool
+) -> None:
+    app = application({"encoder": encoder}, Settings(api_keys=frozenset({"a-key-of-a-server"})))
+    num_invited = 0
+
+    async def never() -> dict[str, Any]:
+        nonlocal num_invited
+        num_invited += 1
+        await asyncio.sleep(60)
+        return {}
+
+    async def main() -> Any:
+        async with asyncio.timeout(10):
+            stated = [("content-length", "10")]
+            return await ask(app, never, stated + [("expect", "100-continue")] * expecting)
+
+    status, _, headers = asyncio.run(main())
+    assert (status, headers[b"connection"]) == (401, b"close")
+    assert num_invited == (0 if expecting else 1)
+
+
+def test_who_is_refused_and_has_sent_all_is_kept(encoder) -> None:
+    app = application({"encoder": encoder}, Settings(api_keys=frozenset({"a-key-of-a-server"})))
+    status, _, headers = asyncio.run(ask(app, whole()))
+    assert status == 401
+    assert b"connection" not in headers
 
 
 def test_who_leaves_in_the_middle_of_a_body_is_forgotten(encoder) -> None:
@@ -203,7 +234,7 @@ def test_who_leaves_in_the_middle_of_a_body_is_forgotten(encoder) -> None:
     async def receive() -> dict[str, Any]:
         return next(messages)
 
-    assert asyncio.run(ask(app, receive))[0] in (400, 499)
+    assert asyncio.run(ask(app, receive))[0] == 499
     assert app.state.gate.num_inside == 0
 
 
@@ -218,8 +249,8 @@ def test_no_more_of_a_body_is_taken_than_is_allowed(encoder, stated: bool) -> No
         return {"type": "http.request", "body": b" " * 1024, "more_body": True}
 
     headers = [("content-length", "10000000")] if stated else []
-    status, answer, _ = asyncio.run(ask(app, endless, headers))
-    assert status == 413
+    status, answer, told = asyncio.run(ask(app, endless, headers))
+    assert (status, told[b"connection"]) == (413, b"close")
     assert answer["error"].startswith("the body has more than 4096 bytes")
     assert num_read == 16 * 4
     assert app.state.gate.num_inside == 0

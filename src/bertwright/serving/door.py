@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bertwright.serving.metrics import Metrics
-from bertwright.serving.refusals import Refusal, refused
+from bertwright.serving.refusals import CLIENT_LEFT, Refusal, refused
 from bertwright.serving.settings import Settings
 
 LOG = logging.getLogger("bertwright.serving")
@@ -33,6 +33,9 @@ WATCHING = frozenset({"/health", "/metrics"})
 DISCARDED = 16
 """How many times as much as is taken of a body is read and forgotten, before its connection is
 closed on who sends it."""
+
+IDLE_SECONDS = 1.0
+"""Until who sends nothing more of a refused body is taken to send nothing at all."""
 
 
 class Gate:
@@ -81,8 +84,7 @@ class Door:
         try:
             await self._let_in(scope, body, told)
         except HTTPException as refusal:
-            await body.discard()
-            await told.instead(scope, refusal)
+            await told.instead(scope, await body.refusing(refusal))
         except ConnectionError:
             LOG.info("a client did not read its answer")
         except Exception:
@@ -123,27 +125,36 @@ class Body:
             raise self._too_large()
 
     async def receive(self) -> Message:
-        """The next part. Errors: Refusal where there is too much, or too slowly."""
+        """The next part. Errors: Refusal where there is too much, or too slowly, or no more."""
         if self._whole:
             return await self._receive()
         try:
-            message = await self._next()
+            message = await self._next(self._until)
         except TimeoutError:
-            raise Refusal(408, f"the body did not arrive within {self._seconds:g} s") from None
+            late = Refusal(408, f"the body did not arrive within {self._seconds:g} s")
+            raise await self.refusing(late) from None
+        if message["type"] == "http.disconnect":
+            raise Refusal(CLIENT_LEFT, "the client left")
         if self._num_bytes > self._most:
-            await self.discard()
-            raise self._too_large()
+            raise await self.refusing(self._too_large())
         return message
 
-    async def discard(self) -> None:
-        """Let the rest of the body pass by, as far as that is bearable: a client that is still
-        sending when its connection is closed hears no answer."""
-        with suppress(TimeoutError):
-            while not self._whole and self._num_bytes < DISCARDED * self._most:
-                await self._next()
+    async def refusing(self, refusal: HTTPException) -> HTTPException:
+        """A refusal, when the rest of the body has passed by, as far as that is bearable: a client
+        that is still sending when its connection is closed hears no answer. Where there may be more
+        it is closed, else that would be taken for a request."""
+        # Who asks whether to send it is told no by the refusal.
+        if self._num_bytes or b"expect" not in self.headers:
+            with suppress(TimeoutError):
+                while not self._whole and self._num_bytes < DISCARDED * self._most:
+                    idle = asyncio.get_running_loop().time() + IDLE_SECONDS
+                    await self._next(min(idle, self._until))
+        if not self._whole:
+            refusal.headers = {**(refusal.headers or {}), "Connection": "close"}
+        return refusal
 
-    async def _next(self) -> Message:
-        async with asyncio.timeout_at(self._until):
+    async def _next(self, until: float) -> Message:
+        async with asyncio.timeout_at(until):
             message = await self._receive()
         self._num_bytes += len(message.get("body", b""))
         self._whole = not message.get("more_body", False)
