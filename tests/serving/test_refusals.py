@@ -55,6 +55,9 @@ def sentence(answer: Any) -> str:
         ("/fill-mask", {"inputs": "[MASK]", "top_k": "3"}, 422, "top_k: must be a whole number"),
         ("/fill-mask", {"inputs": "[MASK]", "top_k": True}, 422, "top_k: must be a whole number"),
         ("/embed", {"inputs": "a", "truncate": "yes"}, 422, "truncate: must be true or false"),
+        ("/explore", {"text": " "}, 422, "there is none: type some words"),
+        ("/explore", {"text": "\tfoo"}, 400, "no text has a word that encoder reads"),
+        ("/explore", {"text": "\x07\x08"}, 400, "no text has a word that encoder reads"),
     ],
 )
 def test_the_sentence_says_what_is_wrong(

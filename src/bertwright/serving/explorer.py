@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse
 from bertwright import __version__
 from bertwright.analysis.analysis import Case
 from bertwright.analysis.subject import Subject
-from bertwright.analysis.texts import read_given, read_texts
+from bertwright.analysis.texts import read_given, worded
 from bertwright.analysis.viewer.page import view_page
 from bertwright.serving.desk import desk_of
 from bertwright.serving.refusals import Refusal
@@ -63,5 +63,5 @@ def _pages(rows: Sequence[tuple[Served, str]]) -> list[str]:
 def _page(served: Served, text: str) -> str:
     subject = Subject(served.name, served.model)
     with served.alone():
-        case = Case(subject, read_texts(subject, read_given([text]), LONGEST))
+        case = Case(subject, worded(subject, read_given([text]), LONGEST))
         return view_page(case, f"Made by bertwright {__version__}.")
