@@ -39,6 +39,22 @@ def test_a_long_text_is_cut_where_that_is_asked_for(serving, encoder) -> None:
     vectors_close(answer.json(), encoder.embed(long, normalise=True))
 
 
+@pytest.mark.parametrize(
+    ("path", "asked", "nulls"),
+    [
+        ("/embed", {"inputs": "red"}, ["truncate", "normalize", "prompt_name", "dimensions"]),
+        ("/embed", {"inputs": "red"}, ["model", "truncation_direction"]),
+        ("/v1/embeddings", {"input": "red"}, ["encoding_format", "dimensions", "user"]),
+        ("/fill-mask", {"inputs": "[MASK]"}, ["top_k", "model"]),
+    ],
+)
+def test_null_is_nothing_said(serving, path: str, asked: dict, nulls: list[str]) -> None:
+    client = serving()
+    answer = client.post(path, json=asked | dict.fromkeys(nulls))
+    assert answer.status_code == 200, answer.text
+    assert answer.json() == client.post(path, json=asked).json()
+
+
 def test_openai_embeddings_have_length_one_and_are_counted(serving, encoder) -> None:
     answer = serving().post("/v1/embeddings", json={"input": ODD, "model": "encoder"}).json()
     vectors_close([one["embedding"] for one in answer["data"]], encoder.embed(ODD, normalise=True))

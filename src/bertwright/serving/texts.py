@@ -5,7 +5,15 @@ from typing import Annotated, Any
 import numpy as np
 import orjson
 from fastapi import Response
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, FailFast, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    WithJsonSchema,
+    model_validator,
+)
 
 from bertwright.axes import Settings
 from bertwright.model.text_model import Vectors
@@ -60,11 +68,18 @@ RepeatedTexts = Annotated[Texts, AfterValidator(_all_writable)]
 
 class Asked(Settings):
     """What a request may always say: ``model``, the name of the one that is asked. A number in
-    quotes is no number, and true is none either."""
+    quotes is no number, and true is none either; null is said by clients that say nothing."""
 
     model_config = ConfigDict(strict=True)
 
     model: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, said: Any) -> Any:
+        if isinstance(said, dict) and None in said.values():
+            return {name: value for name, value in said.items() if value is not None}
+        return said
 
 
 def as_json(answer: object) -> Response:
