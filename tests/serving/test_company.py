@@ -39,7 +39,7 @@ def test_many_are_together(threads: ThreadPoolExecutor) -> None:
         own.result(20)
 
 
-def test_alone_is_when_all_have_left_and_before_all_who_come(threads: ThreadPoolExecutor) -> None:
+def test_all_come_in_the_order_in_which_they_asked(threads: ThreadPoolExecutor) -> None:
     company = Company()
     names = ("first", "page", "other page", "late")
     inside, leave = ({name: Event() for name in names} for _ in range(2))
@@ -58,7 +58,10 @@ def test_alone_is_when_all_have_left_and_before_all_who_come(threads: ThreadPool
     begun.append(begin("other page", company.alone))
     assert not inside["late"].wait(MOMENT_SECONDS)
     assert not inside["other page"].is_set()
-    for name in ("page", "other page", "late"):
+    leave["page"].set()
+    assert inside["late"].wait(20)
+    assert not inside["other page"].wait(MOMENT_SECONDS)
+    for name in ("other page", "late"):
         leave[name].set()
     for own in begun:
         own.result(20)
