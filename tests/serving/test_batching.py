@@ -173,6 +173,23 @@ def test_short_rows_do_not_tell_that_a_full_queue_takes_long() -> None:
         assert len(answer.result(10)) == 160
 
 
+def test_a_slow_kind_does_not_tell_that_others_take_long() -> None:
+    def slowly(rows: Sequence[Any]) -> Sequence[Any]:
+        time.sleep(0.5)
+        return rows
+
+    model = Model()
+    with batcher(bound=4000) as queue:
+        queue.submit(slowly, ["page"], [1]).result(10)
+        # The page is noted when its answer is there: behind another it has been.
+        queue.submit(model.count, ["next"], [1]).result(10)
+        with busy(model, queue):
+            queue.submit(model.read, ["much"], [4000])
+            with pytest.raises(Full) as refusal:
+                queue.submit(model.read, ["more"], [1])
+        assert refusal.value.seconds <= 3
+
+
 def test_an_idle_model_waits_for_company_until_its_deadline() -> None:
     model, deadline = Model(), 0.2
     with batcher(deadline=deadline) as queue:

@@ -149,6 +149,14 @@ def test_what_is_to_be_cut_is_read_as_far_as_any_text_is(
         assert client.post("/rerank", json=asked).status_code == 200
 
 
+def test_a_page_is_shown_wherever_its_text_is_taken(serving) -> None:
+    client = serving(queue_tokens=20)
+    for words, status in ((18, 200), (19, 413)):
+        for path, key in (("/explore", "text"), ("/embed", "inputs")):
+            answer = client.post(path, json={key: "bird " * words})
+            assert answer.status_code == status, (path, words)
+
+
 def test_a_text_of_nothing_has_no_vector(serving, encoder) -> None:
     client = serving({"table": static_table(encoder, 8)})
     assert client.post("/embed", json={"inputs": "red"}).status_code == 200

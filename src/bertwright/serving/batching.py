@@ -7,6 +7,7 @@ in tokens: what does not fit is refused at once, with the time after which it wo
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
@@ -144,7 +145,7 @@ class Batcher:
         self._waiting: list[Waiting] = []
         self._tokens = 0
         self._num_idle = 0
-        self._speed = Speed()
+        self._speeds: defaultdict[Compute, Speed] = defaultdict(Speed)
         self._closed = False
         self._begin = begin
         self._threads = [
@@ -202,13 +203,14 @@ class Batcher:
                 began = time.monotonic()
                 self._answer(alive)
                 work = len(alive) * max(own.size for own in alive) + OF_A_BATCH
-                self._speed.note(work, time.monotonic() - began)
+                # Of its kind: a token of a page, say, takes many times as long as others.
+                self._speeds[alive[0].job.compute].note(work, time.monotonic() - began)
                 self._note(len(alive), sum(own.size for own in alive))
 
     def _seconds_until_empty(self) -> int:
         """How long all that waits should take, in batches that are full, of all threads."""
-        work = self._tokens * (1 + OF_A_BATCH / self._budget)
-        return max(1, ceil(work * self._speed.seconds / len(self._threads)))
+        seconds = sum(own.size * self._speeds[own.job.compute].seconds for own in self._waiting)
+        return max(1, ceil(seconds * (1 + OF_A_BATCH / self._budget) / len(self._threads)))
 
     def _take(self) -> list[Waiting]:
         """The next batch, when it is time for it; an empty one at the end."""
