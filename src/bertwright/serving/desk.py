@@ -19,7 +19,7 @@ from bertwright.model.text_model import Guess, Vectors
 from bertwright.serving.batching import Closed, Compute, Full
 from bertwright.serving.patience import patience
 from bertwright.serving.preparing import Given, Made, Preparing
-from bertwright.serving.refusals import Refusal
+from bertwright.serving.refusals import Refusal, stopping
 from bertwright.serving.served import Models, Served
 from bertwright.serving.settings import Settings
 from bertwright.tasks.answers import ClosenessAnswer, Floats, Prediction
@@ -119,7 +119,7 @@ class Desk:
             sentence = f"{served.name} has no room in its queue: come again in {seconds} s"
             raise Refusal(429, sentence, seconds) from None
         except Closed:
-            raise Refusal(503, "the server is stopping: ask another", 1) from None
+            raise stopping() from None
         return await asyncio.wrap_future(answer)
 
     def _rows(self, served: Served, texts: Sequence[str], truncate: bool) -> list[list[int]]:

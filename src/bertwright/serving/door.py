@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bertwright.serving.metrics import Metrics
-from bertwright.serving.refusals import CLIENT_LEFT, Refusal, refused
+from bertwright.serving.refusals import Refusal, client_left, refused, stopping
 from bertwright.serving.settings import Settings
 
 LOG = logging.getLogger("bertwright.serving")
@@ -58,7 +58,7 @@ class Gate:
     def enter(self, path: str) -> None:
         """Errors: Refusal where it is closed, or too many are inside."""
         if self._closed:
-            raise Refusal(503, "the server is stopping: ask another", 1)
+            raise stopping()
         if self.num_inside >= self._most and path not in WATCHING:
             raise Refusal(429, f"{self._most} requests are being answered: come again", 1)
         self.num_inside += 1
@@ -134,7 +134,7 @@ class Body:
             late = Refusal(408, f"the body did not arrive within {self._seconds:g} s")
             raise await self.refusing(late) from None
         if message["type"] == "http.disconnect":
-            raise Refusal(CLIENT_LEFT, "the client left")
+            raise client_left()
         if self._num_bytes > self._most:
             raise await self.refusing(self._too_large())
         return message

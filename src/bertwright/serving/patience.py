@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import Request
 
-from bertwright.serving.refusals import CLIENT_LEFT, Refusal
+from bertwright.serving.refusals import Refusal, client_left
 
 
 @asynccontextmanager
@@ -33,6 +33,6 @@ async def patience(request: Request, seconds: float) -> AsyncGenerator[None]:
                 left.cancel()
     except TimeoutError:
         if left.done():
-            raise Refusal(CLIENT_LEFT, "the client left") from None
+            raise client_left() from None
         sentence = f"no answer within {seconds:g} s: send fewer texts, or later"
         raise Refusal(504, sentence) from None

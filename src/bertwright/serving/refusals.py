@@ -14,9 +14,6 @@ from bertwright.text.characters import healed
 LONGEST = 300
 """Characters of a sentence: it may quote what was asked."""
 
-CLIENT_LEFT = 499
-"""What servers write down where nobody is there to be answered."""
-
 OPENAI = "/v1/"
 """How the paths of OpenAI's protocol begin."""
 
@@ -70,6 +67,16 @@ class Refusal(HTTPException):
         if status == 401:
             headers["WWW-Authenticate"] = "Bearer"
         super().__init__(status, sentence, headers)
+
+
+def stopping() -> Refusal:
+    """Where nothing is taken any more."""
+    return Refusal(503, "the server is stopping: ask another", 1)
+
+
+def client_left() -> Refusal:
+    """What servers write down where nobody is there to be answered."""
+    return Refusal(499, "the client left")
 
 
 def refused(path: str, refusal: HTTPException) -> JSONResponse:
