@@ -127,8 +127,8 @@ class Shipment:
             )
         if any(isinstance(FineTuning.of(s).adaptation, Quantised) for s in self._stages()):
             raise UserError(
-                "a goal is kept with weights that 8 bits are found for behind the training: choose "
-                "a method that rounds nothing, or leave --goal out"
+                "for a goal weights are rounded behind the training: choose a method and an "
+                "adaptation that round nothing, or leave --goal out"
             )
         chooses = any(stage.removing or stage.bits for stage in method.stages)
         if chooses or method.taken == "needed":
