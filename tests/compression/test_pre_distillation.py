@@ -146,6 +146,16 @@ def stop(*_: object) -> None:
     raise Stopped
 
 
+def test_a_teacher_may_have_more_rows_than_pieces(data: Data, tmp_path: Path) -> None:
+    recipe = small("bert", *BERT, "steps=1")
+    large = Model.build(fitted(recipe, data), data.tokenizer.size + 7)
+    teacher = TextModel(large, data.tokenizer, "float32")
+    teacher.save(tmp_path / "large")
+    given = {"start_from": tmp_path / "large", "quiet": True}
+    own = Lessons.load("distil-mlm").of(teacher)
+    pretrain(recipe, data, tmp_path / "out", teacher=own, **given)
+
+
 def test_a_run_keeps_the_teacher_it_began_with(data: Data, tmp_path: Path) -> None:
     recipe = small("bert", *BERT, "steps=2", "checkpoint_every=1")
     teacher = Lessons.load("distil-mlm").of(model_of(data))

@@ -151,7 +151,7 @@ def _ranges(
         if not isinstance(model, FineTuned):
             raise UserError("--data is for a fine-tuned model: name --texts instead")
         _, learned, _ = TaskData(model.task, data).parts()
-        asked += sample(learned, ROWS)
+        asked = sample([*asked, *sample(learned, ROWS)], ROWS)
     return Ranges.of(model, asked, observer)
 
 

@@ -40,5 +40,8 @@ class Vocabulary:
     @property
     def _counted(self) -> NDArray[np.int64]:
         if self.counts is None:
-            raise UserError("rarity and random_from unigram need a data set that counts its pieces")
+            raise UserError(
+                "rarity and random_from unigram need counts of pieces, which this data set, or a "
+                "text in the pieces of two vocabularies, does not have"
+            )
         return self.counts

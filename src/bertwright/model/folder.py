@@ -31,7 +31,7 @@ RECIPE, WEIGHTS, TRAINING, CARD = "recipe.yaml", "model.safetensors", "training.
 def save_model(
     folder: Path, model: Model, tokenizer: Tokenizer, training: Mapping[str, Any] | None = None
 ) -> None:
-    """Write a model into a folder; the weights come last, so a folder with weights is whole."""
+    """Write a model into a folder; the weights come last, so a new folder with weights is whole."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(folder)
     write_text(folder / RECIPE, model.recipe.as_yaml())

@@ -142,7 +142,7 @@ class FineTuned(TextModel):
         return head(states, document, sizes)
 
     def save(self, folder: str | Path, training: Mapping[str, Any] | None = None) -> None:
-        """Write the model folder; its weights come last, so a folder with weights is whole."""
+        """Write the model folder; its weights come last, so a new folder with weights is whole."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.tokenizer.save(folder)

@@ -21,7 +21,8 @@ def trimmed(tokenizer: Tokenizer, needed: Collection[int]) -> tuple[Tokenizer, l
     former number of each of its pieces, in their order.
 
     What is added to a vocabulary stays, and so do single characters and bytes: no text becomes
-    unknown that was not. Merges stay as far as there is what they merge, and what comes of it.
+    unknown that was not, but for words or items that are not needed where those are the pieces.
+    Merges stay as far as there is what they merge, and what comes of it.
 
     Errors: UserError for a tokenizer whose model is not one of ours.
     """

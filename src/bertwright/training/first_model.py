@@ -37,6 +37,9 @@ def _take_weights(model: Model, folder: Path, data: Data) -> None:
     weights = lengthened(found, model)
     for name, parameter in model.named_parameters():
         there = weights.get(name)
+        if there is not None and there.shape[:1] == (found.vocabulary_size,):
+            # A published table may have more rows than there are pieces.
+            there = there[: model.vocabulary_size]
         if there is not None and there.shape == parameter.shape:
             parameter.copy_(there)
         elif name.startswith("encoder."):

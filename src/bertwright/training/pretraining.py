@@ -318,6 +318,8 @@ class _Pretraining:
 
     def _compile(self) -> bool:
         if self.teaching is not None:
+            if self.recipe.compile is True:
+                self._say("compile: beside a teacher nothing is compiled")
             return False
         if self.recipe.compile != "auto":
             return self.recipe.compile

@@ -19,6 +19,7 @@ from bertwright.errors import MissingExtra, UserError
 from bertwright.interop.onnx import parity, timing, tracing, writing
 from bertwright.interop.onnx.about import ABOUT, GRAPH, INT8, About
 from bertwright.interop.onnx.inputs import PIECES, REAL, STATES
+from bertwright.interop.onnx.measuring import measured
 from bertwright.interop.onnx.reading import OnnxModel, load_onnx
 from bertwright.interop.onnx.writing import export_onnx
 from bertwright.interop.sentence_transformers import export_sentence_transformers
@@ -27,6 +28,7 @@ from bertwright.model.text_model import TextModel
 from bertwright.recipes import Pooling
 from bertwright.tasks.catalogue import table_task
 from bertwright.tasks.formats.tables import Columns
+from bertwright.text.histories import item_tokenizer
 from bertwright.text.tokenizers import WordPieceChoice
 from recipes_at_toy_size import shaken, toy
 from small_tasks import ENGLISH, TEXTS, classes
@@ -264,6 +266,18 @@ def test_the_command_line_measures_what_it_wrote(
     assert small["ms_at_16"] > 0.0
     assert type(load_onnx(tmp_path / "exported")) is OnnxModel
     assert About.read(tmp_path / "exported").ranges == f"entropy of {len(TEXTS)} rows"
+
+
+def test_of_items_what_is_read_to_measure_is_items(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timing, "ROUNDS", 2)
+    monkeypatch.setattr(timing, "STEPS", 2)
+    tokenizer = item_tokenizer([f"i{number}" for number in range(9)])
+    model = TextModel(Model.build(toy("bert4rec"), tokenizer.size), tokenizer)
+    export_onnx(model, tmp_path / "exported", int8=True)
+    _, small = measured(tmp_path / "exported")
+    assert 0.9 < small["cosine"] < 1.0
 
 
 @pytest.mark.parametrize(

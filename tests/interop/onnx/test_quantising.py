@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from bertwright.encoder.kernels.eight_bits import saturates
+from bertwright.interop.onnx.about import weights_beside, weights_file
 from bertwright.interop.onnx.quantising import quantise
 from bertwright.interop.onnx.ranges import Ranges
 from bertwright.interop.onnx.session import Session
@@ -39,8 +40,17 @@ def graph(tmp_path: Path) -> Path:
     return tmp_path / "graph"
 
 
+@pytest.mark.parametrize("beside", [False, True])
 @pytest.mark.parametrize("ahead", [False, True])
-def test_products_with_several_matrices_stay_as_they_are(graph: Path, ahead: bool) -> None:
+def test_products_with_several_matrices_stay_as_they_are(
+    graph: Path, ahead: bool, beside: bool
+) -> None:
+    if beside:
+        location = weights_file(graph).name
+        onnx.save(
+            onnx.load(graph), graph, save_as_external_data=True, location=location, size_threshold=0
+        )
+        assert weights_beside(graph)
     given = {"pieces": np.random.default_rng(1).integers(-9, 9, (ROWS, WIDTH))}
     small = graph.with_name("small")
     quantise(graph, small, saturates(), Ranges([given], ROWS) if ahead else None)

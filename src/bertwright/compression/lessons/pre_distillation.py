@@ -144,7 +144,8 @@ class _PreDistilling(PieceTeaching):
             everywhere = self._stages[number].places == "all"
             where = real.flatten().nonzero().flatten() if everywhere else asked.where
             outputs = _named(student, lesson.values[STATES], where)
-            taught = _named(teacher, others[STATES], where)
+            # A published table may have more rows than there are pieces.
+            taught = _named(teacher, others[STATES], where)[:, : student.vocabulary_size]
             if asked.weight is not None and not everywhere:
                 # A place that does not count is one where the two agree.
                 outputs = torch.where((asked.weight > 0)[:, None], outputs, taught)

@@ -11,6 +11,16 @@ from bertwright.files import digests, write_text
 ABOUT, GRAPH, INT8 = "onnx.json", "model.onnx", "model.int8.onnx"
 
 
+def weights_file(graph: Path) -> Path:
+    """Where the weights of a large graph lie, beside it."""
+    return graph.with_name(f"{graph.name}.data")
+
+
+def weights_beside(graph: Path) -> bool:
+    """Whether a graph is so large that they do."""
+    return weights_file(graph).exists()
+
+
 class About(Settings):
     """An ONNX folder in plain data.
 

@@ -10,6 +10,7 @@ from bertwright.interop.onnx.inputs import ANSWERS, STATES
 from bertwright.interop.onnx.reading import OnnxModel, load_onnx
 from bertwright.interop.onnx.timing import milliseconds
 from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.text.tokenizers import Tokenizer
 
 COLUMNS = {
     "graph": "graph",
@@ -33,6 +34,8 @@ TEXTS = (
     "Bring the ladder round to the back of the house, then lean it against the wall.",
 )
 
+MOST_ITEMS = 6
+
 
 def measured(folder: Path) -> list[dict[str, Any]]:
     """A line for every graph of an ONNX folder, by the keys of ``COLUMNS``."""
@@ -55,9 +58,18 @@ def _size(folder: Path, name: str) -> int:
     return sum(file.stat().st_size for file in folder.glob(f"{name}*"))
 
 
+def _texts(tokenizer: Tokenizer) -> list[str]:
+    """Some that a model reads; where it knows nothing but items, some of those."""
+    if tokenizer.kind != "items":
+        return list(TEXTS)
+    items = [n for n in range(tokenizer.size) if n not in tokenizer.specials.all][:MOST_ITEMS]
+    return [" ".join(map(tokenizer.piece, items[: n + 1])) for n in range(len(items))]
+
+
 def _apart(model: OnnxModel, exact: OnnxModel, output: str) -> dict[str, float]:
     """The greatest difference of an output, and the mean cosine of vectors."""
-    said, right = (each.said(output, TEXTS) for each in (model, exact))
+    texts = _texts(exact.tokenizer)
+    said, right = (each.said(output, texts) for each in (model, exact))
     difference = max(float(np.abs(a - b).max()) for a, b in zip(said, right, strict=True))
-    ours, theirs = (each.embed(TEXTS, normalise=True) for each in (model, exact))
+    ours, theirs = (each.embed(texts, normalise=True) for each in (model, exact))
     return {"max_difference": difference, "cosine": float((ours * theirs).sum(1).mean())}

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from bertwright.interop.onnx.about import weights_beside, weights_file
 from bertwright.interop.onnx.ranges import OPERATORS, PRODUCTS, Feed, Ranges
 from bertwright.interop.onnx.tracing import quiet
 
@@ -27,8 +28,13 @@ def quantise(graph: Path, out: Path, reduce_range: bool, ranges: Ranges | None =
     static: Any = quantize_static
     with tempfile.TemporaryDirectory() as folder, quiet():
         rewritten = Path(folder) / graph.name
+        large: dict[str, Any] = {}
+        if weights_beside(graph):
+            location = weights_file(rewritten).name
+            large = {"save_as_external_data": True, "all_tensors_to_one_file": True}
+            large |= {"external_data_location": location}
         # The exporter has written down the shapes.
-        quant_pre_process(str(graph), str(rewritten), skip_symbolic_shape=True)
+        quant_pre_process(str(graph), str(rewritten), skip_symbolic_shape=True, **large)
         weights = {
             "per_channel": True,
             "reduce_range": reduce_range,

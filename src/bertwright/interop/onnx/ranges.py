@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from bertwright.errors import UserError
+from bertwright.interop.onnx.about import weights_beside
 from bertwright.interop.onnx.graph import given_to, inputs_of
 from bertwright.interop.onnx.inputs import Given
 from bertwright.model.reading import read_batches
@@ -88,6 +89,7 @@ class Ranges:
                 OPERATORS,
                 augmented_model_path=str(folder / "watched.onnx"),
                 calibrate_method=method,
+                use_external_data_format=weights_beside(graph),
                 extra_options=settings,
             )
             for batch in self.batches:
