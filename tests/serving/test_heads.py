@@ -74,6 +74,19 @@ def test_a_head_that_does_not_come_is_not_waited_for(
     assert SECONDS * 0.9 < time.monotonic() - began < SECONDS + 3
 
 
+def test_a_body_counts_for_neither_of_the_heads_around_it(connection: socket.socket) -> None:
+    body = b"a" * 2 * heads.HEAD_BYTES
+    asked = b"POST /taken HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    for part in (asked[:20], asked[20:] + asked[:20], asked[20:]):
+        connection.sendall(part)
+        time.sleep(0.1)
+    found = b""
+    while len(re.findall(rb'{"status":"ok"}', found)) < 2:
+        part = connection.recv(10_000)
+        assert part
+        found += part
+
+
 def test_heads_and_bodies_that_end_are_answered(connection: socket.socket) -> None:
     head = b"POST /taken HTTP/1.1\r\nHost: x\r\nA: %s\r\nContent-Length: %d\r\n\r\n"
     body = b"a" * 3 * heads.HEAD_BYTES

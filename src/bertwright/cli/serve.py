@@ -30,7 +30,9 @@ def serve(
     deadline_ms: Annotated[
         float, typer.Option(min=0, help="How long an idle model waits for more texts.")
     ] = 2.0,
-    timeout: Annotated[float, typer.Option(min=0.001, help="Seconds to an answer.")] = 30.0,
+    timeout: Annotated[
+        float, typer.Option(min=0.001, max=86_400, help="Seconds to an answer.")
+    ] = 30.0,
     plugin: Plugin = None,
 ) -> None:
     """Answer over HTTP: vectors, hidden places, classes, tags, answers, rankings; a page at /.

@@ -18,6 +18,7 @@ from bertwright.encoder.mixers import AttentionChoice
 from bertwright.errors import UserError
 from bertwright.model.folder import fill
 from bertwright.randomness import sample
+from bertwright.tasks.adaptation import Full
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.task_model import TaskModel
@@ -106,7 +107,7 @@ def cut_fine_tuned(model: FineTuned, kept: Kept) -> FineTuned:
     """
     net = model.net
     left = net.recipe.model_copy(update={"encoder": kept.cut(net.recipe.encoder)})
-    small = TaskModel.empty(left, net.vocabulary_size, net.plan, net.adaptation)
+    small = TaskModel.empty(left, net.vocabulary_size, net.plan, Full())
     fill(small, cut_weights(weights_once(net), net.recipe.encoder, kept), net.recipe.name)
     tokenizer, length = model.tokenizer, model.maker.length
     return FineTuned(small, tokenizer, model.task, length, model.precision, model.temperature)

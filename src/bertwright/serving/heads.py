@@ -25,7 +25,7 @@ class LimitedHeads(HttpToolsProtocol):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self._in_head = False
+        self._in_head = self._begins = False
         self._num_bytes = 0
         self._patience: asyncio.TimerHandle | None = None
 
@@ -41,7 +41,7 @@ class LimitedHeads(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """A head begins."""
-        self._in_head = True
+        self._in_head = self._begins = True
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -52,13 +52,13 @@ class LimitedHeads(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Most heads come whole: only of others is it noted when and how large they are."""
-        was_in_head = self._in_head
+        self._begins = False
         super().data_received(data)
         if not self._in_head:
             return
         if self._patience is None:
             self._wait()
-        self._num_bytes = self._num_bytes + len(data) if was_in_head else 0
+        self._num_bytes = 0 if self._begins else self._num_bytes + len(data)
         if self._num_bytes > HEAD_BYTES:
             self.transport.write(TOO_LARGE)
             self.transport.close()

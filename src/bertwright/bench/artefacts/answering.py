@@ -13,6 +13,7 @@ from bertwright.interop.loading import load
 from bertwright.interop.onnx.about import is_onnx
 from bertwright.machine import tune_process
 from bertwright.randomness import key
+from bertwright.recipes.loading import import_plugin
 from bertwright.tasks.encoding import TaskRow
 from bertwright.tasks.fine_tuned import FineTuned
 
@@ -39,6 +40,8 @@ def main() -> None:
     settings = json.loads(sys.argv[1])
     turns = Turns.over_standard_streams("cpu")
     tune_process()
+    for plugin in settings["plugins"]:
+        import_plugin(Path(plugin))
     folder, threads = Path(settings["folder"]), settings["threads"]
     if threads:
         torch.set_num_threads(threads)

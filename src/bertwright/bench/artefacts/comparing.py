@@ -19,6 +19,7 @@ from bertwright.bench.turns import Contestant
 from bertwright.errors import UserError
 from bertwright.interop.loading import load
 from bertwright.randomness import key
+from bertwright.recipes.loading import imported_plugins
 from bertwright.tasks.evaluation import evaluate
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.task import Task
@@ -160,12 +161,18 @@ def seconds_in_turns(
     artefacts: Sequence[Artefact], given: Mapping[str, Any], steps: int, rounds: int
 ) -> list[list[float]]:
     """Seconds of one answer, by round, of each; the first round warms up."""
+    plugins = [str(path) for path in imported_plugins()]
     with ExitStack() as stack:
         contestants = [
             stack.enter_context(
                 Contestant(
                     "bertwright.bench.artefacts.answering",
-                    {"folder": str(own.folder), "precision": own.precision, **given},
+                    {
+                        "folder": str(own.folder),
+                        "precision": own.precision,
+                        "plugins": plugins,
+                        **given,
+                    },
                     dict(os.environ),
                 )
             )
