@@ -13,7 +13,6 @@ from bertwright.compression.augmentation import Augmentation
 from bertwright.compression.distillation import Distillation
 from bertwright.compression.from_nothing import Table
 from bertwright.compression.quantisation.mixed import BySharpness
-from bertwright.compression.quantisation.quantised import Quantised
 from bertwright.compression.replacement import Replacement
 from bertwright.compression.sharing import Sharing
 from bertwright.compression.signals import Signal
@@ -71,7 +70,7 @@ class Stage(Settings):
         if {"seed", "seeds"} & self.settings.keys():
             raise ValueError("all stages have the seeds of a run: leave seed and seeds out")
         adaptation = FineTuning.of(self.settings).adaptation
-        if self.bits is not None and not isinstance(adaptation, Quantised):
+        if self.bits is not None and not isinstance(adaptation, quantisation.Quantised):
             raise ValueError("bits are of rounded weights: set settings.adaptation to quantised")
         return self
 

@@ -121,15 +121,16 @@ def compare(
 def _require_alike(artefacts: Sequence[Artefact], length: int) -> None:
     """Errors: UserError where they are not of one task, one is named twice, or does not read rows
     of this length."""
-    base = _opened(artefacts[0]).task
+    base = ""
     for number, artefact in enumerate(artefacts):
         if artefact in artefacts[:number]:
             raise UserError(f"{artefact.folder} is named twice: leave one out")
         model = _opened(artefact)
-        if (told := _told(model.task)) != _told(base):
+        told = _told(model.task)
+        if told != (base := base or told):
             raise UserError(
-                f"{artefact.folder} answers {told}, {artefacts[0].folder} {_told(base)}: compare "
-                f"models of one task"
+                f"{artefact.folder} answers {told}, {artefacts[0].folder} {base}: compare models "
+                f"of one task"
             )
         longest = model.net.encoder.longest
         if longest is not None and longest < length:
