@@ -15,7 +15,7 @@ from typing import cast
 
 from bertwright.errors import UserError
 from bertwright.files import read_text, require_writable, write_text
-from bertwright.machine import description, versions
+from bertwright.machine.description import description, versions
 
 LIBRARIES = ("torch", "transformers", "sentence-transformers", "tokenizers", "datasets")
 

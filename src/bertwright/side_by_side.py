@@ -11,7 +11,7 @@ from threading import current_thread, main_thread
 from typing import Any, TypeVar
 
 from bertwright.errors import UserError
-from bertwright.machine import num_cores
+from bertwright.machine.description import num_cores
 
 Result = TypeVar("Result")
 

@@ -42,7 +42,9 @@ def gradients(
 def after(optimiser: Optimiser, steps: int = 4, compiled: bool = False) -> list[Tensor]:
     net = Net()
     parameters = MasterParameters(net, net_roles(net), "float32")
-    update = optimiser.build(parameters, compiled)
+    update = optimiser.build(parameters)
+    if compiled:
+        update.compile()
     for step in range(steps):
         gradients(net, step, parameters)
         update.step(parameters.step_gradient(), 0.5, ONE)
@@ -96,7 +98,7 @@ def test_without_bias_correction_the_first_step_is_what_bert_does() -> None:
     net = Net()
     before = net.enter.bias.detach().clone()
     parameters = MasterParameters(net, net_roles(net), "float32")
-    update = AdamW(rate=0.1, bias_correction=False).build(parameters, compiled=False)
+    update = AdamW(rate=0.1, bias_correction=False).build(parameters)
     gradient = gradients(net, 0, parameters)["enter.bias"]
     update.step(parameters.step_gradient(), 1.0, ONE)
     step = 0.1 * gradient / ((0.001 * gradient.square()).sqrt() + 1e-8)
@@ -145,7 +147,7 @@ def test_adafactor_equals_those_of_others_at_every_step(theirs: str, decay: floa
     """With a rate below 1 / sqrt(t), where the relative steps of all three are the same."""
     ours, other = Net(), Net()
     parameters = MasterParameters(ours, net_roles(ours), "float32")
-    update = Adafactor(rate=0.04, decay=decay).build(parameters, compiled=False)
+    update = Adafactor(rate=0.04, decay=decay).build(parameters)
     matrices = {"params": [p for p in other.parameters() if p.ndim == 2], "weight_decay": decay}
     rest = {"params": [p for p in other.parameters() if p.ndim == 1], "weight_decay": 0.0}
     if theirs == "torch":
@@ -165,7 +167,7 @@ def test_adafactor_as_it_is_written() -> None:
     """Algorithm 4 for each half of a fused projection, in float64, where the step is clipped."""
     linear = nn.Linear(3, 8, bias=False)
     parameters = MasterParameters(linear, {"weight": Role("matrix", 2)}, "float32")
-    update = Adafactor(rate=0.1, clip_at=0.5).build(parameters, compiled=False)
+    update = Adafactor(rate=0.1, clip_at=0.5).build(parameters)
     halves = linear.weight.detach().double().chunk(2)
     moments = [(torch.zeros(4).double(), torch.zeros(3).double()) for _ in halves]
     for t in range(1, 6):
@@ -186,7 +188,7 @@ def test_adafactor_as_it_is_written() -> None:
 def test_adafactor_remembers_rows_and_columns_only() -> None:
     linear = nn.Linear(30, 50)
     roles = {"weight": Role("matrix"), "bias": Role("bias")}
-    update = Adafactor().build(MasterParameters(linear, roles, "float32"), compiled=False)
+    update = Adafactor().build(MasterParameters(linear, roles, "float32"))
     assert sum(moment.numel() for moment in update.state().values()) == 50 + 30 + 50 + 1
 
 
@@ -213,7 +215,7 @@ def test_clipping_is_a_scale_of_the_gradient(optimiser: Optimiser) -> None:
     for scale, clip in ((1.0, 0.25), (0.25, 1.0)):
         net = Net()
         parameters = MasterParameters(net, net_roles(net), "bf16")
-        update = optimiser.build(parameters, compiled=False)
+        update = optimiser.build(parameters)
         gradients(net, 1, parameters)
         update.step(parameters.step_gradient() * scale, 1.0, torch.tensor(clip))
         found.append(parameters.master.clone())
@@ -225,7 +227,7 @@ def test_the_computing_copy_follows_the_master(optimiser: Optimiser) -> None:
     net = Net()
     parameters = MasterParameters(net, net_roles(net), "bf16")
     before = parameters.master.clone()
-    update = optimiser.build(parameters, compiled=False)
+    update = optimiser.build(parameters)
     gradients(net, 0, parameters)
     update.step(parameters.step_gradient(), 1.0, ONE)
     assert torch.equal(parameters.compute, parameters.master.bfloat16())
@@ -240,7 +242,7 @@ def test_frozen_parameters_stay() -> None:
     net.enter.weight.requires_grad_(False)
     before = net.enter.weight.detach().clone()
     parameters = MasterParameters(net, net_roles(net), "float32")
-    update = AdamW(decay=0.5).build(parameters, compiled=False)
+    update = AdamW(decay=0.5).build(parameters)
     update.step(torch.ones_like(parameters.gradient), 1.0, ONE)
     assert torch.equal(net.enter.weight.detach(), before)
 
@@ -272,7 +274,7 @@ def moved(
     net = Levels()
     parameters = MasterParameters(net, LEVELS, "float32")
     before = {name: p.detach().clone() for name, p in net.named_parameters()}
-    update = optimiser.build(parameters, compiled=False)
+    update = optimiser.build(parameters)
     if trained is not None:
         parameters.train_from(parameters.num_levels - trained)
     parameters.level_rates = rates
@@ -324,7 +326,7 @@ def test_what_is_not_trained_leaves_no_trace_in_the_optimiser(
 ) -> None:
     net = Levels()
     parameters = MasterParameters(net, LEVELS, "float32")
-    update = optimiser.build(parameters, compiled=False)
+    update = optimiser.build(parameters)
     if by_rate:
         parameters.level_rates = [0.0, 0.0, 0.1, 1.0]
     else:
@@ -354,7 +356,7 @@ def test_a_fused_projection_is_orthogonalised_part_by_part() -> None:
         with torch.no_grad():
             linear.weight.zero_()
         parameters = MasterParameters(linear, {"weight": Role("matrix", parts)}, "float32")
-        update = Muon(matrix_rate=1.0, decay=0).build(parameters, compiled=False)
+        update = Muon(matrix_rate=1.0, decay=0).build(parameters)
         gradients(linear, 5, parameters)
         update.step(parameters.step_gradient(), 1.0, ONE)
         moved.append(linear.weight.detach().clone())

@@ -7,7 +7,7 @@ from small_study import small_study
 
 from bertwright.errors import UserError
 from bertwright.studies.study import Equal, Study, all_studies, as_yaml, study_names
-from bertwright.training.compilation import operations_per_token
+from bertwright.training.compilation.payoff import operations_per_token
 
 
 @pytest.mark.parametrize("name", study_names())

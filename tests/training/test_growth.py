@@ -29,7 +29,7 @@ def test_the_stack_is_copied_on_top_of_itself() -> None:
     recipe = growing()
     model = Model.build(recipe, 40)
     parameters = MasterParameters(model, roles(model), "float32")
-    update = recipe.optimiser.build(parameters, compiled=False)
+    update = recipe.optimiser.build(parameters)
     growth = Growth(model, parameters, update)
     update.step(torch.ones_like(parameters.gradient), 1.0, torch.tensor(1.0))
     depths: list[int] = []
@@ -47,7 +47,7 @@ def test_an_optimiser_that_begins_anew_begins_as_it_did() -> None:
     recipe = growing("optimiser={kind: adagrad, start: 0.5}")
     model = Model.build(recipe, 40)
     parameters = MasterParameters(model, roles(model), "float32")
-    update = recipe.optimiser.build(parameters, compiled=False)
+    update = recipe.optimiser.build(parameters)
     first = {name: kept.clone() for name, kept in update.state().items()}
     update.step(torch.ones_like(parameters.gradient), 1.0, torch.tensor(1.0))
     update.reset()

@@ -84,20 +84,23 @@ class Toy:
         parameters = MasterParameters(self.net, net_roles(self.net), self.precision)
         settings: dict[str, Any] = {
             "parameters": parameters,
-            "update": self.optimiser.build(parameters, self.compiled),
+            "update": self.optimiser.build(parameters),
             "batch": self.batch,
             "losses": self.losses,
             "clock": Clock(self.steps, self.shares),
             "rate": Warmup(warmup=0.2).at,
             "weights": lambda place: {"size": 0.5},
-            "clip": Clipping(self.clip, self.compiled),
+            "clip": Clipping(self.clip),
             "processes": self.processes,
             "folder": self.folder or Path(),
         }
         if self.folder is not None:
             settings["checkpoints"] = Checkpoints(self.folder / "checkpoints")
             settings["checkpoint_when"] = every(2)
-        return Job(**{**settings, **changes})
+        job = Job[Part](**{**settings, **changes})
+        if self.compiled:
+            job.compile()
+        return job
 
     def batch(self, place: Place) -> StepBatch[Part]:
         """Rows in a new order each epoch; in the second phase only half as many."""

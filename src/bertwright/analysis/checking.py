@@ -18,7 +18,7 @@ from bertwright.analysis.planted.toy import backwards, train_toy, train_translat
 from bertwright.analysis.running import analyse
 from bertwright.analysis.subject import Subject
 from bertwright.analysis.texts import read_texts
-from bertwright.machine import one_thread
+from bertwright.machine.process import one_thread
 from bertwright.tasks.formats.examples import Example
 
 STEPS, QUICK_STEPS = 1200, 100

@@ -16,7 +16,7 @@ from bertwright.analysis.listening import PLACES_AT_ONCE, heard_batches
 from bertwright.analysis.running import chosen
 from bertwright.analysis.subject import Subject
 from bertwright.analysis.texts import ReadText, read_texts
-from bertwright.machine import tune_process
+from bertwright.machine.process import tune_process
 from bertwright.model.model import Model
 from bertwright.model.reading import read_batches
 from bertwright.model.text_model import TextModel

@@ -16,7 +16,7 @@ from bertwright.encoder.locality import rule_at
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.surroundings import Surroundings
 from bertwright.encoder.visibility import view
-from bertwright.machine import synchronise, usual_device
+from bertwright.machine.process import synchronise, usual_device
 from bertwright.recipes import Recipe
 
 CONTESTANTS: Mapping[str, tuple[str, ...]] = {

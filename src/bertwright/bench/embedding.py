@@ -25,7 +25,8 @@ from bertwright.encoder.kernels.eight_bits import eight_bits_are_fast
 from bertwright.errors import UserError
 from bertwright.extras import require
 from bertwright.interop.loading import load
-from bertwright.machine import multiplies_bfloat16, tune_process, usual_device
+from bertwright.machine.process import tune_process, usual_device
+from bertwright.machine.speed import multiplies_bfloat16
 from bertwright.randomness import key, uniform
 from bertwright.text.installed import standard_library
 from bertwright.text.sample import gather_sample

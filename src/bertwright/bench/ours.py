@@ -9,7 +9,8 @@ from bertwright.bench.turns import Turns
 from bertwright.bench.workload import VOCABULARY_SIZE, Workload
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.roles import roles
-from bertwright.machine import tune_process, usual_precision
+from bertwright.machine.process import tune_process
+from bertwright.machine.speed import usual_precision
 from bertwright.model.model import Model, TensorBatch
 from bertwright.optimisers.parameters import MasterParameters
 from bertwright.training.batch_source import StepBatch
@@ -42,7 +43,6 @@ def job(workload: Workload, turns: Turns, device: torch.device) -> Job[TensorBat
     model = Model.build(recipe, VOCABULARY_SIZE).to(device)
     precision = recipe.precision or usual_precision(device)
     parameters = MasterParameters(model, roles(model), precision, device)
-    model.compile_parts()
     batches = [TensorBatch(batch, device) for batch in workload.batches()]
 
     def batch(place: Place) -> StepBatch[TensorBatch]:
@@ -50,19 +50,22 @@ def job(workload: Workload, turns: Turns, device: torch.device) -> Job[TensorBat
         counts = {name: asked.count for name, asked in chosen.questions.items()}
         return StepBatch([chosen], counts, workload.num_rows, chosen.num_tokens)
 
-    return Job(
+    training = Job(
         parameters=parameters,
-        update=recipe.optimiser.build(parameters, compiled=True),
+        update=recipe.optimiser.build(parameters),
         batch=batch,
         losses=lambda chosen, place: model.losses(
             chosen, objectives, Noise.of(recipe.seed, place.step, chosen.first_row, device)
         ),
         clock=Clock(FOREVER),
         rate=recipe.schedule.at,
-        clip=Clipping(recipe.clip, compiled=True),
+        clip=Clipping(recipe.clip),
         processes=Processes(device=device),
         procedures=[Laps(turns)],
+        compile_model=model.compile_parts,
     )
+    training.compile()
+    return training
 
 
 def main() -> None:

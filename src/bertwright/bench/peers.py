@@ -18,7 +18,8 @@ from bertwright.bench.workload import VOCABULARY_SIZE, Workload
 from bertwright.encoder.mixers.attention import AttentionChoice
 from bertwright.examples.batches import Batch
 from bertwright.extras import require
-from bertwright.machine import multiplies_bfloat16, tune_process
+from bertwright.machine.process import tune_process
+from bertwright.machine.speed import multiplies_bfloat16
 from bertwright.recipes import Recipe
 
 IGNORED = -100

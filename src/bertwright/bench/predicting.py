@@ -16,7 +16,7 @@ import numpy as np
 
 from bertwright.bench.embedding import checkpoint_folder
 from bertwright.interop.loading import load
-from bertwright.machine import tune_process
+from bertwright.machine.process import tune_process
 from bertwright.randomness import key, uniform
 from bertwright.tasks.catalogue import table_task
 from bertwright.tasks.finetuning import finetune

@@ -17,7 +17,8 @@ from bertwright.bench.loading import seconds_per_batch
 from bertwright.bench.turns import Contestant
 from bertwright.bench.workload import VOCABULARY_SIZE, Workload
 from bertwright.extras import require
-from bertwright.machine import HUGE_PAGES, matrix_peak, usual_device, usual_precision
+from bertwright.machine.process import HUGE_PAGES, usual_device
+from bertwright.machine.speed import matrix_peak, usual_precision
 from bertwright.model.counting import arithmetic
 
 TURN_SECONDS = 2.0

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from bertwright.compression.surgery import Kept, cut_model
 from bertwright.interop.loading import load
-from bertwright.machine import tune_process
+from bertwright.machine.process import tune_process
 from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel
 from bertwright.randomness import key, uniform

@@ -16,7 +16,7 @@ from bertwright.errors import UserError
 from bertwright.objectives import Permutation
 from bertwright.recipes.loading import systems
 from bertwright.text.shards import Data
-from bertwright.training.compilation import operations_per_token
+from bertwright.training.compilation.payoff import operations_per_token
 from bertwright.training.recipe_batches import RecipeBatches
 from bertwright.training.run_folder import fitted
 

@@ -6,21 +6,16 @@ from pathlib import Path
 
 from bertwright.bench.ours import FOREVER, Laps
 from bertwright.bench.turns import Turns
-from bertwright.encoder.roles import roles
 from bertwright.examples.batches import Batch
-from bertwright.machine import tune_process, usual_precision
-from bertwright.model.model import Model
-from bertwright.optimisers.parameters import MasterParameters
+from bertwright.machine.process import tune_process
+from bertwright.machine.speed import usual_precision
 from bertwright.recipes import Recipe
 from bertwright.recipes.evened import evened
 from bertwright.text.shards import Data
-from bertwright.training.clipping import Clipping
 from bertwright.training.clock import Clock
 from bertwright.training.loop import Job, train
-from bertwright.training.recipe_batches import RecipeBatches
-from bertwright.training.recipe_losses import RecipeLosses
+from bertwright.training.recipe_job import recipe_job
 from bertwright.training.run_folder import fitted
-from bertwright.training.stream_memory import StreamMemory
 
 LENGTH, BATCH_TOKENS = 128, 4096
 
@@ -36,25 +31,12 @@ def recipe_of(system: str, size: str, kind: str) -> Recipe:
 
 
 def job(recipe: Recipe, data: Data, turns: Turns, compiled: bool) -> Job[Batch]:
-    """The training of a recipe without end, at the pace of the turns."""
-    model = Model.build(recipe, data.tokenizer.size, data.tokenizer)
+    """Return the training of a recipe without end, at the pace of the turns."""
     precision = recipe.precision or usual_precision()
-    parameters = MasterParameters(model, roles(model), precision)
+    training = recipe_job(recipe, data, precision, Clock(FOREVER), [Laps(turns)])
     if compiled:
-        model.compile_parts()
-    batches = RecipeBatches(recipe, data)
-    memory = StreamMemory(recipe.encoder.memory)
-    return Job(
-        parameters=parameters,
-        update=recipe.optimiser.build(parameters, compiled),
-        batch=batches,
-        losses=RecipeLosses(recipe, model, memory=memory),
-        clock=Clock(FOREVER),
-        rate=recipe.schedule.at,
-        weights=batches.weights,
-        clip=Clipping(recipe.clip, compiled),
-        procedures=[Laps(turns), memory],
-    )
+        training.compile()
+    return training
 
 
 def main() -> None:

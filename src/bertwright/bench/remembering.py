@@ -16,7 +16,7 @@ from torch import Tensor
 from bertwright.encoder.memory import Memory
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import Causal, Visibility
-from bertwright.machine import tune_process
+from bertwright.machine.process import tune_process
 from bertwright.model.model import Model
 from bertwright.recipes import Recipe
 

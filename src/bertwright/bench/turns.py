@@ -16,7 +16,7 @@ from statistics import median
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from bertwright.machine import synchronise
+from bertwright.machine.process import synchronise
 
 
 class Turns:

@@ -75,7 +75,7 @@ def analyse(
     """Ask a model what it knows and where: findings with their intervals and baselines, held
     against what was published, as JSON lines, pictures and one page. Without a model, list what can
     be asked."""
-    from bertwright.machine import tune_process
+    from bertwright.machine.process import tune_process
 
     tune_process()
     if check:

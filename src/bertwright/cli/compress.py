@@ -139,7 +139,7 @@ def compress(
 
     Of a pre-trained model some --layers are taken: a student for pretrain --teacher.
     """
-    from bertwright.machine import tune_process
+    from bertwright.machine.process import tune_process
 
     if check:
         tune_process()

@@ -35,7 +35,7 @@ def doctor(
     The exit code is 0 where nothing is worse than a note, 1 where a check warns or fails, and 2, as
     everywhere, where the data or the recipe cannot be read.
     """
-    from bertwright.machine import tune_process
+    from bertwright.machine.process import tune_process
 
     tune_process()
     from bertwright.training.doctor import examine

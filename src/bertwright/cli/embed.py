@@ -55,7 +55,7 @@ def embed(
     as_json: AsJson = False,
 ) -> None:
     """Turn every line into a vector, in order."""
-    from bertwright.machine import tune_process
+    from bertwright.machine.process import tune_process
 
     tune_process()
     import numpy as np

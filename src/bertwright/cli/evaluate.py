@@ -28,7 +28,7 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a model: on held-out text, or on its task."""
-    from bertwright.machine import tune_process
+    from bertwright.machine.process import tune_process
 
     tune_process()
     from bertwright.files import atomic_file

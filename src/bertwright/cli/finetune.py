@@ -99,7 +99,7 @@ def finetune(
     as_json: AsJson = False,
 ) -> None:
     """Fine-tune a model for a task and write the best of its epochs."""
-    from bertwright.machine import tune_process
+    from bertwright.machine.process import tune_process
 
     tune_process()
     from bertwright.files import require_free

@@ -66,7 +66,7 @@ def generate(
     as_json: AsJson = False,
 ) -> None:
     """Continue every prompt. With --json, one JSON object for each text, a line each."""
-    from bertwright.machine import tune_process
+    from bertwright.machine.process import tune_process
 
     tune_process()
     from bertwright.interop.loading import load

@@ -22,7 +22,7 @@ def minimal_pairs(
 ) -> None:
     """Score minimal pairs in float32: by log-likelihood in a causal model, in others by
     pseudo-log-likelihood. A tie counts as wrong."""
-    from bertwright.machine import tune_process
+    from bertwright.machine.process import tune_process
 
     tune_process()
     from bertwright.interop.loading import load

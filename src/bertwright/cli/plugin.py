@@ -8,7 +8,7 @@ import typer
 
 def _imported(plugin: Path | None) -> Path | None:
     if plugin is not None:
-        from bertwright.machine import tune_process
+        from bertwright.machine.process import tune_process
 
         tune_process()
         from bertwright.recipes.loading import import_plugin

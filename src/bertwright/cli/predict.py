@@ -43,7 +43,7 @@ def predict(
 
     A text on each line; a pair of texts with a tab between; words to tag set apart by spaces.
     """
-    from bertwright.machine import tune_process
+    from bertwright.machine.process import tune_process
 
     tune_process()
     from bertwright.errors import UserError

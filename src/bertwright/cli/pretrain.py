@@ -52,7 +52,7 @@ def pretrain(
     as_json: AsJson = False,
 ) -> None:
     """Train an encoder on prepared text."""
-    from bertwright.machine import seconds_since_start, tune_process
+    from bertwright.machine.process import seconds_since_start, tune_process
 
     spent = seconds_since_start()
     tune_process()

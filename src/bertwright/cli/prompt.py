@@ -43,7 +43,7 @@ def prompt(
 ) -> None:
     """Let a model choose labels by how likely they are: in a causal model what follows the prompt,
     in a masked one what is hidden."""
-    from bertwright.machine import tune_process
+    from bertwright.machine.process import tune_process
 
     tune_process()
     from bertwright.errors import UserError

@@ -19,7 +19,7 @@ def quickstart(
     as_json: AsJson = False,
 ) -> None:
     """Train, fine-tune and export an encoder on text that is already here."""
-    from bertwright.machine import seconds_since_start, tune_process
+    from bertwright.machine.process import seconds_since_start, tune_process
 
     spent = seconds_since_start()
     tune_process()

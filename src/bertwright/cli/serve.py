@@ -42,7 +42,7 @@ def serve(
     when everything that was taken is answered.
     """
     from bertwright.extras import require
-    from bertwright.machine import tune_process
+    from bertwright.machine.process import tune_process
 
     for library in ("fastapi", "orjson", "uvicorn", "httptools", "prometheus-client"):
         require(library, "serve")

@@ -35,7 +35,7 @@ def static(
 
     The vector of a text is the mean of those of its pieces; rare ones count more.
     """
-    from bertwright.machine import tune_process
+    from bertwright.machine.process import tune_process
 
     tune_process()
     from bertwright.compression.static_table import static_table

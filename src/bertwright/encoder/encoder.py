@@ -33,7 +33,7 @@ from bertwright.encoder.visibility import (
     ways,
 )
 from bertwright.errors import UserError
-from bertwright.machine import of_any_number, tune_compiler
+from bertwright.machine.compiler import of_any_number, tune_compiler
 
 
 class Encoder(nn.Module):

@@ -14,7 +14,8 @@ from bertwright.encoder.dropout import LockedDropout
 from bertwright.encoder.locality import rule_at
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import laid_out_by_head
-from bertwright.machine import usual_device, usual_precision
+from bertwright.machine.process import usual_device
+from bertwright.machine.speed import usual_precision
 from bertwright.model.model import Model
 from bertwright.objectives.output import Tied
 from bertwright.recipes import Recipe

@@ -9,7 +9,7 @@ from bertwright.axes import ReadingPrecision
 from bertwright.encoder.encoder import Encoder
 from bertwright.encoder.kernels.eight_bits import in_eight_bits
 from bertwright.encoder.kernels.packed import pack
-from bertwright.machine import multiplies_bfloat16
+from bertwright.machine.speed import multiplies_bfloat16
 
 
 def faster(encoder: Encoder, precision: ReadingPrecision, device: torch.device) -> Encoder:

@@ -16,7 +16,8 @@ from bertwright.encoder.encoder import Encoder
 from bertwright.encoder.kernels.eight_bits import eight_bits_are_fast
 from bertwright.encoder.stream import Coordinates
 from bertwright.errors import UserError
-from bertwright.machine import usual_device, usual_precision
+from bertwright.machine.process import usual_device
+from bertwright.machine.speed import usual_precision
 from bertwright.model.faster import faster
 from bertwright.model.folder import save_model
 from bertwright.model.generating.continuing import Continuation

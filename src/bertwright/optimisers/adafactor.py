@@ -6,12 +6,14 @@ decay of the second moment is 1 - t^-0.8 at step t. The published relative steps
 steps what it is at first.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
+from bertwright.machine.compiler import Compilable
 from bertwright.optimisers.adam import DECAYED
 from bertwright.optimisers.optimiser import Optimiser, Update
 from bertwright.optimisers.parameters import MasterParameters, Slot
@@ -33,8 +35,8 @@ class Adafactor(Optimiser):
     least: float = Field(default=1e-3, gt=0)
     clip_at: float = Field(default=1.0, gt=0)
 
-    def build(self, parameters: MasterParameters, compiled: bool) -> "AdafactorUpdate":
-        return AdafactorUpdate(self, parameters, compiled)
+    def build(self, parameters: MasterParameters) -> "AdafactorUpdate":
+        return AdafactorUpdate(self, parameters)
 
 
 class AdafactorUpdate(Update):
@@ -44,7 +46,7 @@ class AdafactorUpdate(Update):
     them in a slot.
     """
 
-    def __init__(self, settings: Adafactor, parameters: MasterParameters, compiled: bool) -> None:
+    def __init__(self, settings: Adafactor, parameters: MasterParameters) -> None:
         self._settings, self._parameters = settings, parameters
         self._num_steps = torch.zeros((), dtype=torch.int64)
         self._moments: dict[str, tuple[Tensor, ...]] = {}
@@ -53,8 +55,10 @@ class AdafactorUpdate(Update):
             like = (view[..., 0], view[..., 0, :]) if view.ndim > 2 else (view,)
             self._moments[slot.name] = tuple(torch.zeros_like(each) for each in like)
         self._decayed = {slot.name for slot in parameters.slots_of(*DECAYED)}
-        self._factored = torch.compile(factored, dynamic=True) if compiled else factored
-        self._whole = torch.compile(whole, dynamic=True) if compiled else whole
+        self._factored, self._whole = Compilable(factored), Compilable(whole)
+
+    def compilables(self) -> Sequence[Compilable[..., None]]:
+        return (self._factored, self._whole)
 
     @torch.no_grad()
     def step(self, gradient: Tensor, rate: float, clip: Tensor) -> None:

@@ -5,13 +5,14 @@ bias correction (Devlin et al. 2019, the released code). Matrices and tables dec
 and gates do not.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
+from bertwright.machine.compiler import Compilable
 from bertwright.optimisers.optimiser import Optimiser, Update
 from bertwright.optimisers.parameters import MasterParameters
 
@@ -64,8 +65,8 @@ class AdamW(AdamFamily):
 
     kind: Literal["adamw"] = "adamw"
 
-    def build(self, parameters: MasterParameters, compiled: bool) -> "AdamUpdate":
-        return AdamUpdate(self, parameters, DECAYED, decoupled_update, compiled)
+    def build(self, parameters: MasterParameters) -> "AdamUpdate":
+        return AdamUpdate(self, parameters, DECAYED, decoupled_update)
 
 
 class Adam(AdamFamily):
@@ -73,8 +74,8 @@ class Adam(AdamFamily):
 
     kind: Literal["adam"] = "adam"
 
-    def build(self, parameters: MasterParameters, compiled: bool) -> "AdamUpdate":
-        return AdamUpdate(self, parameters, DECAYED, l2_update, compiled)
+    def build(self, parameters: MasterParameters) -> "AdamUpdate":
+        return AdamUpdate(self, parameters, DECAYED, l2_update)
 
 
 class AdamUpdate(Update):
@@ -90,7 +91,6 @@ class AdamUpdate(Update):
         parameters: MasterParameters,
         decayed: tuple[str, ...],
         update: StretchUpdate,
-        compiled: bool,
     ) -> None:
         self._settings = settings
         self._parameters = parameters
@@ -104,8 +104,11 @@ class AdamUpdate(Update):
         self._moments = [torch.zeros(length, device=device) for _ in range(2)]
         self._num_steps = torch.zeros((), dtype=torch.int64)
         # For any length: one kernel serves every range of every model.
-        eager = in_pieces(FUSED[update]) if device.type == "cpu" else update
-        self._update = torch.compile(update, dynamic=True) if compiled else eager
+        plain = in_pieces(FUSED[update]) if device.type == "cpu" else update
+        self._update = Compilable(update, plain)
+
+    def compilables(self) -> Sequence[Compilable[..., None]]:
+        return (self._update,)
 
     @torch.no_grad()
     def step(self, gradient: Tensor, rate: float, clip: Tensor) -> None:

@@ -21,7 +21,7 @@ class Descent(Optimiser):
     rate: float = Field(default=0.1, gt=0)
     decay: float = Field(default=0.0, ge=0)
 
-    def build(self, parameters: MasterParameters, compiled: bool) -> "DescentUpdate":
+    def build(self, parameters: MasterParameters) -> "DescentUpdate":
         return DescentUpdate(self, parameters, self.first())
 
     def first(self) -> float:

@@ -5,12 +5,14 @@ Newton-Schulz iterations in the precision of the run. A fused projection is take
 canonical matrices first. Tables, biases, norms and gates are left to AdamW.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
+from bertwright.machine.compiler import Compilable
 from bertwright.optimisers.adam import AdamFamily, AdamUpdate, decoupled_update
 from bertwright.optimisers.optimiser import Update
 from bertwright.optimisers.parameters import MasterParameters
@@ -32,22 +34,24 @@ class Muon(AdamFamily):
     matrix_rate: float = Field(default=0.02, gt=0)
     momentum: float = Field(default=0.95, ge=0, lt=1)
 
-    def build(self, parameters: MasterParameters, compiled: bool) -> "MuonUpdate":
-        return MuonUpdate(self, parameters, compiled)
+    def build(self, parameters: MasterParameters) -> "MuonUpdate":
+        return MuonUpdate(self, parameters)
 
 
 class MuonUpdate(Update):
     """Muon over the matrices and AdamW over everything else."""
 
-    def __init__(self, settings: Muon, parameters: MasterParameters, compiled: bool) -> None:
+    def __init__(self, settings: Muon, parameters: MasterParameters) -> None:
         self._settings = settings
         self._parameters = parameters
         self._range = parameters.range("matrix")
         self._momentum = torch.zeros(self._range.stop, device=parameters.master.device)
         self._direction = torch.zeros_like(self._momentum, dtype=parameters.compute.dtype)
-        self._rest = AdamUpdate(settings, parameters, ("table",), decoupled_update, compiled)
-        self._advance = torch.compile(advance, dynamic=True) if compiled else advance
-        self._apply = torch.compile(apply, dynamic=True) if compiled else apply
+        self._rest = AdamUpdate(settings, parameters, ("table",), decoupled_update)
+        self._advance, self._apply = Compilable(advance), Compilable(apply)
+
+    def compilables(self) -> Sequence[Compilable[..., None]]:
+        return (*self._rest.compilables(), self._advance, self._apply)
 
     @torch.no_grad()
     def step(self, gradient: Tensor, rate: float, clip: Tensor) -> None:

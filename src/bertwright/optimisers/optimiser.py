@@ -6,12 +6,13 @@ step reaches it as a tensor, so that a compiled update is compiled once.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pydantic import Field
 from torch import Tensor
 
 from bertwright.axes import Choice
+from bertwright.machine.compiler import Compilable
 from bertwright.optimisers.parameters import MasterParameters, fill
 
 
@@ -31,6 +32,15 @@ class Update(ABC):
     @abstractmethod
     def state(self) -> dict[str, Tensor]:
         """Named tensors that a checkpoint must keep, as views."""
+
+    def compilables(self) -> Sequence[Compilable[..., None]]:
+        """Return the passes of a step that repay compiling; by default there are none."""
+        return ()
+
+    def compile(self) -> None:
+        """Fuse the passes of a step from now on."""
+        for part in self.compilables():
+            part.compile()
 
     def reset(self) -> None:
         """Begin anew."""
@@ -52,6 +62,6 @@ class Optimiser(Choice):
 
     layer_decay: float = Field(default=1.0, gt=0.0, le=1.0)
 
-    def build(self, parameters: MasterParameters, compiled: bool) -> Update:
-        """The optimiser over these parameters, with fresh state; ``compiled`` fuses its passes."""
+    def build(self, parameters: MasterParameters) -> Update:
+        """Return the optimiser over these parameters, with fresh state."""
         raise TypeError(f"{type(self).__name__} is an axis, not an optimiser")

@@ -15,7 +15,8 @@ heads). Learning rates may fall from level to level, or be each level's own; and
 some one on may be all that is trained.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 
@@ -89,6 +90,7 @@ class MasterParameters:
         self._sum: Tensor | None = None
         self._summed = False
         self._written: set[str] = set()
+        self._gradient_views: dict[str, Tensor] = {}
         self._hooks = [self._gather(slot) for slot in self.slots if self._is_gathered(slot)]
         self.num_levels = 1 + max((slot.level for slot in self.slots), default=0)
         self.first_level = 0
@@ -204,6 +206,20 @@ class MasterParameters:
         fill(self.views(self.master), state)
         self.refresh()
 
+    @contextmanager
+    def in_float32(self) -> Generator[None]:
+        """Let the model compute with the float32 master, into a gradient of its own."""
+        kept = self.precision, self.compute, self.gradient, self._sum
+        self.precision, self.compute = "float32", self.master
+        self.gradient = torch.zeros(self.num_trainable, device=self.master.device)
+        self._sum, self._summed = None, False
+        self._bind()
+        try:
+            yield
+        finally:
+            self.precision, self.compute, self.gradient, self._sum = kept
+            self._bind()
+
     def release(self) -> None:
         """Give the module plain float32 parameters again, without gradients."""
         for hook in self._hooks:
@@ -215,6 +231,7 @@ class MasterParameters:
             parameter.requires_grad_(slot.start < self.num_trainable)
 
     def _bind(self) -> None:
+        self._gradient_views = self.views(self.gradient)
         for slot in self.slots:
             parameter = self._parameters[slot.name]
             parameter.grad = None
@@ -230,15 +247,13 @@ class MasterParameters:
         return slot.stop <= self.num_trainable and not tables.start <= slot.start < tables.stop
 
     def _gather(self, slot: Slot) -> RemovableHandle:
-        view = self._view(self.gradient, slot)
-
         def gather(parameter: Tensor) -> None:
-            found = parameter.grad
-            assert found is not None
+            gradient, view = parameter.grad, self._gradient_views[slot.name]
+            assert gradient is not None
             if slot.name in self._written:
-                view.add_(found)
+                view.add_(gradient)
             else:
-                view.copy_(found)
+                view.copy_(gradient)
                 self._written.add(slot.name)
             parameter.grad = None
 

@@ -3,12 +3,14 @@
 The tensors are the canonical ones: a fused projection is taken apart first.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
+from bertwright.machine.compiler import Compilable
 from bertwright.optimisers.adam import AdamFamily
 from bertwright.optimisers.optimiser import Update
 from bertwright.optimisers.parameters import MasterParameters
@@ -17,8 +19,8 @@ from bertwright.optimisers.parameters import MasterParameters
 class Tensorwise(AdamFamily):
     """What the two have in common."""
 
-    def build(self, parameters: MasterParameters, compiled: bool) -> "TensorwiseUpdate":
-        return TensorwiseUpdate(self, parameters, compiled)
+    def build(self, parameters: MasterParameters) -> "TensorwiseUpdate":
+        return TensorwiseUpdate(self, parameters)
 
     def scale(self, weight: Tensor, change: Tensor, gradient: Tensor, second: Tensor) -> Tensor:
         """What the change of one tensor is multiplied with, given its values: 0-d."""
@@ -60,7 +62,7 @@ class StableAdamW(Tensorwise):
 class TensorwiseUpdate(Update):
     """Two moments per parameter, the number of steps, and the change of the step at hand."""
 
-    def __init__(self, settings: Tensorwise, parameters: MasterParameters, compiled: bool) -> None:
+    def __init__(self, settings: Tensorwise, parameters: MasterParameters) -> None:
         self._settings, self._parameters = settings, parameters
         length, device = parameters.num_trainable, parameters.master.device
         self._first, self._second, self._change, self._gradient = (
@@ -69,7 +71,10 @@ class TensorwiseUpdate(Update):
         self._num_steps = torch.zeros((), dtype=torch.int64)
         self._decay = torch.zeros(length, device=device)
         self._decay[parameters.range("matrix", "table")] = settings.decay
-        self._propose = torch.compile(propose, dynamic=True) if compiled else propose
+        self._propose = Compilable(propose)
+
+    def compilables(self) -> Sequence[Compilable[..., None]]:
+        return (self._propose,)
 
     @torch.no_grad()
     def step(self, gradient: Tensor, rate: float, clip: Tensor) -> None:

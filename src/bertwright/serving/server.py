@@ -13,7 +13,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from bertwright.errors import UserError
-from bertwright.machine import give_memory_back
+from bertwright.machine.process import give_memory_back
 from bertwright.serving.door import Gate
 from bertwright.serving.heads import LimitedHeads
 

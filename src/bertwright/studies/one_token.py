@@ -47,7 +47,7 @@ class Walk:
         self.batch: Batch = self.batches(self.clock.place(0)).micro_batches[0]
         self.model = Model.build(recipe, self.tokenizer.size, self.tokenizer)
         self.parameters = MasterParameters(self.model, roles(self.model), "float32")
-        self.update = recipe.optimiser.build(self.parameters, compiled=False)
+        self.update = recipe.optimiser.build(self.parameters)
 
     @cached_property
     def followed(self) -> Followed:
@@ -79,7 +79,7 @@ class Walk:
         mean = loss.sum / step.counts["masked"]
         mean.backward()
         gradient = self.parameters.step_gradient().clone()
-        _, factor = Clipping(self.recipe.clip, compiled=False)(gradient)
+        _, factor = Clipping(self.recipe.clip)(gradient)
         self.update.step(gradient, self.recipe.schedule.at(place.middle), factor)
         return float(mean.detach()), gradient
 

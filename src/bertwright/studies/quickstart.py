@@ -18,7 +18,7 @@ from typing import Any
 from bertwright.errors import MissingExtra
 from bertwright.files import require_free, write_text
 from bertwright.interop.huggingface import export_folder
-from bertwright.machine import description, versions
+from bertwright.machine.description import description, versions
 from bertwright.model.folder import load_model
 from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from bertwright.errors import UserError
-from bertwright.machine import usual_precision
+from bertwright.machine.speed import usual_precision
 from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel
 from bertwright.optimisers.adam import AdamW

@@ -5,6 +5,7 @@ tasks luck decides as much as the method (Dodge et al. 2020): what is reported i
 interval, and the model that is kept is the best on the held-out part.
 """
 
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from statistics import median
 from typing import Any
 
 from bertwright.files import require_free
-from bertwright.machine import of_the_compiler
+from bertwright.machine.compiler import first_line, raised_by_compiler
 from bertwright.model.text_model import TextModel
 from bertwright.statistics import Estimate, estimate
 from bertwright.tasks.assembling import prepare_training
@@ -184,8 +185,9 @@ def finetune_together(
     try:
         runs, best = with_every_seed(training, chosen, heard)
     except Exception as error:
-        if chosen.compile is False or not of_the_compiler(error):
+        if chosen.compile is False or not raised_by_compiler(error):
             raise
+        print(f"{first_line(error)}; training goes on uncompiled", file=sys.stderr, flush=True)
         # A network that is not compiled, and the same seeds once more.
         chosen = chosen.model_copy(update={"compile": False})
         training = prepare_training(model, given, chosen, watch, out, teacher)

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bertwright import machine
 from bertwright.files import atomic_folder, write_text
+from bertwright.machine.description import versions
 from bertwright.tasks.errors import confusion, wrong
 from bertwright.tasks.finetuning_settings import FineTuning
 from bertwright.tasks.judging import Best, figures_of
@@ -37,7 +37,7 @@ def write_results(
                 "labels": part.task.shares(part.train),
                 "origins": origins(training.source, part.train, part.dev),
                 "settings": settings,
-                "versions": machine.versions("torch", "bertwright"),
+                "versions": versions("torch", "bertwright"),
             }
             model, said = best.models[number], best.predictions[number]
             write_lines(own / "predictions.jsonl", as_lines(part.dev, said, part.task))

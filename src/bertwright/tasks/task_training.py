@@ -1,5 +1,6 @@
 """Fine-tuning once: one seed, from a pre-trained encoder to the best of its epochs."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ from torch import Tensor
 from bertwright.axes import Precision
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.roles import roles
+from bertwright.machine.compiler import fingerprint
 from bertwright.model.text_model import TextModel
 from bertwright.objectives.objective import Loss
 from bertwright.optimisers.adam import AdamW
@@ -29,6 +31,8 @@ from bertwright.tasks.task_model import Adapted
 from bertwright.tasks.teaching import Lesson, TaskTeaching
 from bertwright.training.clipping import Clipping
 from bertwright.training.clock import Clock, Place, every
+from bertwright.training.compilation.steps import require_agreement
+from bertwright.training.compilation.verdicts import Verdicts
 from bertwright.training.distributed import Processes
 from bertwright.training.loop import Job, train
 from bertwright.training.procedure import Procedure
@@ -90,7 +94,7 @@ class Training:
         if not self.epochs:
             judge.evaluate(clock.place(0))
         else:
-            update = self.optimiser.build(parameters, compiled)
+            update = self.optimiser.build(parameters)
             unfreezing = Unfreezing(parameters, update, self._levels(turns))
             beside = [
                 procedure
@@ -114,7 +118,7 @@ class Training:
                 clock=clock,
                 rate=self.schedule.at,
                 weights=self._weights,
-                clip=Clipping(self.clip, compiled),
+                clip=Clipping(self.clip),
                 processes=Processes(device=device),
                 evaluate=judge.evaluate,
                 evaluate_when=every(turns.steps_per_epoch),
@@ -122,10 +126,21 @@ class Training:
                 folder=self.folder,
                 remedy="lower the rate or lengthen the warmup, and start again",
             )
+            if compiled:
+                job.compile()
+                require_agreement(job, clock.place(0), self._kind_of_step(), Verdicts())
             train(job)
         parameters.release()
         assert judge.best is not None, "an epoch ends with an evaluation"
         return judge.best
+
+    def _kind_of_step(self) -> str:
+        """Return the name of the compiled graph of this training, and of what compiles it."""
+        recipe = self.net.recipe.model_dump(mode="json", include={"encoder"})
+        adaptation = repr(self.net.adaptation)
+        return fingerprint(
+            "fine-tuning", json.dumps(recipe), adaptation, self.precision, str(self.length)
+        )
 
     def trained_share(self) -> float:
         """How much of the parameters is trained at the end."""

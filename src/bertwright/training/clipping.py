@@ -1,17 +1,28 @@
 """Clipping by the norm of the whole gradient (Pascanu, Mikolov and Bengio 2013)."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
+from bertwright.machine.compiler import Compilable
 from bertwright.optimisers.adam import PIECE
 
 
 class Clipping:
     """Keeps the norm of a gradient at or below ``largest``; None only measures it."""
 
-    def __init__(self, largest: float | None = None, compiled: bool = False) -> None:
+    def __init__(self, largest: float | None = None) -> None:
         self.largest = largest
-        self._norm = torch.compile(_norm, dynamic=True) if compiled else _norm_in_pieces
+        self._norm = Compilable(_norm, _norm_in_pieces)
+
+    def compilables(self) -> Sequence[Compilable[..., Tensor]]:
+        """Return the passes that repay compiling."""
+        return (self._norm,)
+
+    def compile(self) -> None:
+        """Take the norm in one fused pass from now on."""
+        self._norm.compile()
 
     @torch.no_grad()
     def __call__(self, gradient: Tensor) -> tuple[Tensor, Tensor]:

@@ -188,6 +188,9 @@ class Clock:
     def observe(self, step: int) -> None:
         """Called before each step; a number of steps leaves nothing to measure."""
 
+    def change_speed(self, step: int) -> None:
+        """Expect that steps from this one on take another time."""
+
     @contextmanager
     def pause(self) -> Generator[None]:
         """Around what is not a step: evaluations and checkpoints."""
@@ -245,6 +248,9 @@ class BudgetClock(Clock):
             seconds_per_step = (busy - window_busy) / (step - window_step)
             self._follow(self._processes.share(self._plan_at(step, seconds_per_step)))
             self._window = (step, busy)
+
+    def change_speed(self, step: int) -> None:
+        self._entered, self._window = step, None
 
     def _due(self, step: int) -> bool:
         """At the end of a plan, and after the second step of a phase, whose speed is unknown; never

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from bertwright.errors import UserError
-from bertwright.machine import usual_device
+from bertwright.machine.process import usual_device
 
 Value = TypeVar("Value")
 

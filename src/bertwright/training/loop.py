@@ -57,6 +57,7 @@ class Job(Generic[MicroBatch]):
         weights: of the questions in the total loss; a question that is not named weighs 1.
         clip: what limits the norm of the gradient.
         evaluate: what is found on held-out data; the parameters must stay as they are.
+        compile_model: compiles the parts of the model that repay it.
         folder: where the batch of a loss that is not finite is saved.
         remedy: what a user can do about one.
     """
@@ -76,8 +77,29 @@ class Job(Generic[MicroBatch]):
     checkpoints: Checkpoints | None = None
     checkpoint_when: When = never
     reporter: Reporter = field(default_factory=Reporter)
+    compile_model: Callable[[], None] = lambda: None
     folder: Path = Path()
     remedy: str = "lower optimiser.rate or lengthen the warmup, and begin anew in another folder"
+
+    def compile(self) -> None:
+        """Compile the step: the model, the optimiser and the norm of the gradient."""
+        self.compile_model()
+        self.update.compile()
+        self.clip.compile()
+
+
+def weighted_loss(
+    losses: Mapping[str, Loss],
+    weights: Mapping[str, float],
+    counts: Mapping[str, float],
+    device: torch.device,
+) -> Tensor:
+    """Return the loss () whose gradient a micro-batch adds to that of its step: sums of losses,
+    weighted, and divided by the counts of the whole step."""
+    total = torch.zeros((), device=device)
+    for name, loss in losses.items():
+        total = total + weights.get(name, 1.0) * loss.sum / (counts[name] or 1.0)
+    return total
 
 
 @dataclass
@@ -185,14 +207,12 @@ class _Run(Generic[MicroBatch]):
             losses = job.losses(micro_batch, place)
             for procedure in job.procedures:
                 losses = procedure.after_losses(place, losses)
-            total = torch.zeros((), device=job.processes.device)
             for name, loss in losses.items():
-                total = total + weights.get(name, 1.0) * loss.sum / (counts[name] or 1.0)
                 row = sums[names.index(name)]
                 row[0] += loss.sum.detach()
                 row[1] += loss.correct
                 row[2] += loss.count
-            total.backward()
+            weighted_loss(losses, weights, counts, job.processes.device).backward()
             if several:
                 job.parameters.accumulate()
         return sums

@@ -6,32 +6,34 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+
+import torch
 
 from bertwright.axes import Precision
 from bertwright.encoder.roles import roles
 from bertwright.errors import UserError
 from bertwright.examples.batches import Batch
-from bertwright.machine import (
-    description,
-    known_matrix_peak,
-    multiplies_bfloat16,
-    of_the_compiler,
-    tune_process,
-    usual_precision,
-    versions,
-)
-from bertwright.model.folder import TRAINING, save_model
+from bertwright.machine.compiler import first_line, raised_by_compiler
+from bertwright.machine.description import description, versions
+from bertwright.machine.process import tune_process
+from bertwright.machine.speed import known_matrix_peak, reason_for, usual_precision
+from bertwright.model.folder import RECIPE, TRAINING, save_model
 from bertwright.model.model import Model
 from bertwright.optimisers.parameters import MasterParameters
 from bertwright.recipes import Recipe
+from bertwright.recipes.loading import imported_plugins
 from bertwright.text.shards import Data
 from bertwright.training.batch_source import StepBatch
 from bertwright.training.charts import draw_losses
 from bertwright.training.clipping import Clipping
 from bertwright.training.clock import BudgetClock, Clock, Place, When, every, seconds_of
-from bertwright.training.compilation import operations_per_token, remember, repays
+from bertwright.training.compilation.kinds import StepKinds
+from bertwright.training.compilation.payoff import operations_per_token, repays
+from bertwright.training.compilation.steps import COMPILE, Compilation, CompiledSteps
+from bertwright.training.compilation.trial import Trial, TrialRun
 from bertwright.training.distributed import Processes, processes
 from bertwright.training.few_steps import FewSteps
 from bertwright.training.first_model import first_model
@@ -129,7 +131,7 @@ def pretrain(
                 teaching = None if teacher is None else teacher.teaching(model, opened)
                 run = _Pretraining(model, batches, opened, folder, mine, seconds, started, teaching)
                 return run.to_the_end(tensorboard, quiet)
-        except CannotCompile as without:
+        except Recompiled as without:
             lost = without.seconds
         except Exception:
             if mine.first and not continued:
@@ -150,9 +152,8 @@ def pretrain(
     )
 
 
-class CannotCompile(Exception):
-    """The run has been told to go on without the compiler; ``seconds`` were spent since its last
-    checkpoint."""
+class Recompiled(Exception):
+    """The run is to go on uncompiled; ``seconds`` were spent since its last checkpoint."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -194,22 +195,24 @@ class _Pretraining:
         self.precision: Precision = self._decide(
             "precision", lambda: recipe.precision or usual_precision(self.device)
         )
-        if self.precision == "bf16" and not multiplies_bfloat16(self.device):
-            self._say(
-                "warning: bfloat16 is emulated on this device, many times slower than "
-                "precision=float32"
-            )
+        self.precision_reason = reason_for(self.precision, self.device)
+        if self.precision != (recipe.precision or usual_precision(self.device)):
+            self._say(f"the run goes on in {self.precision}, {self.precision_reason}")
+        elif self.precision == "bf16" and usual_precision(self.device) == "float32":
+            self._say(f"warning: precision=bf16 is {self.precision_reason}")
         self.peak = known_matrix_peak(self.precision, self.device)
-        self.compiled = self._decide("compile", self._compile)
+        self.kinds = StepKinds(
+            recipe, self.vocabulary_size, self.precision, torch.get_num_threads()
+        )
+        to_compile = self._decide(COMPILE, self._compile)
         self.clock = self._clock(started)
+        self.compilation = self._compilation() if to_compile else None
         self.model = model.to(self.device)
         self.parameters = MasterParameters(
             self.model, roles(self.model), self.precision, self.device
         )
         decay = recipe.moving_average
         self.average = None if decay is None else MovingAverage(self.parameters, decay)
-        if self.compiled:
-            self.model.compile_parts()
         self.watch = HeldOutWatch(recipe, data, self.model, self.clock, self._say)
 
     def to_the_end(self, tensorboard: bool, quiet: bool) -> Pretrained:
@@ -225,13 +228,16 @@ class _Pretraining:
         try:
             outcome = train(self._job(reporter), newest)
         except Exception as error:
-            if not self.compiled or not of_the_compiler(error):
+            if self.compilation is None or not raised_by_compiler(error):
                 raise
-            self.journal.revise("compile", False)
-            self._say("PyTorch's compiler fails on this recipe: it is trained without")
-            raise CannotCompile(self._since_the_last_checkpoint()) from error
-        if self.compiled:
-            remember(self.recipe, self.vocabulary_size)
+            self.journal.revise(COMPILE, False)
+            self._say(f"{first_line(error)}; training goes on uncompiled")
+            raise Recompiled(self._since_the_last_checkpoint()) from error
+        finally:
+            if self.compilation is not None:
+                self.compilation.close()
+        if self.compilation is not None and self.compilation.compiled:
+            self.kinds.note_warm()
         if not self.mine.first:
             return Pretrained(self.folder.path, outcome.steps, outcome.tokens, outcome.seconds, {})
         return self._write(outcome)
@@ -242,12 +248,14 @@ class _Pretraining:
 
     def _job(self, reporter: Reporter) -> Job[Batch]:
         recipe = self.recipe
-        update = recipe.optimiser.build(self.parameters, self.compiled)
+        update = recipe.optimiser.build(self.parameters)
         memory = StreamMemory(recipe.encoder.memory)
         procedures = recipe_procedures(self.model, self.parameters, update, self.average)
         if self.teaching is not None:
             procedures.append(LevelRates(self.parameters, self.teaching.rates))
-        return Job(
+        if self.compilation is not None:
+            procedures.append(self.compilation)
+        job = Job(
             parameters=self.parameters,
             update=update,
             procedures=[*procedures, memory],
@@ -256,15 +264,19 @@ class _Pretraining:
             clock=self.clock,
             rate=recipe.schedule.at,
             weights=self._weights,
-            clip=Clipping(recipe.clip, self.compiled),
+            clip=Clipping(recipe.clip),
             processes=self.mine,
             evaluate=self._evaluate,
             evaluate_when=every(recipe.evaluate_every) if recipe.evaluate_every else self.watch.due,
             checkpoints=self.folder.checkpoints,
             checkpoint_when=self._checkpoint_when(),
             reporter=reporter,
+            compile_model=self.model.compile_parts,
             folder=self.folder.path,
         )
+        if self.compilation is not None:
+            self.compilation.attach(job)
+        return job
 
     def _batch(self, place: Place) -> StepBatch[Batch]:
         step = self.batches(place)
@@ -324,7 +336,27 @@ class _Pretraining:
         if self.recipe.compile != "auto":
             return self.recipe.compile
         kind = self.device.type
-        return repays(self.recipe, self.vocabulary_size, kind, self.peak, self.budget)
+        return repays(self.recipe, self.kinds, self.vocabulary_size, kind, self.peak, self.budget)
+
+    def _compilation(self) -> CompiledSteps:
+        run = TrialRun(
+            str(self.folder.path / RECIPE),
+            str(self.data.path),
+            self.precision,
+            torch.get_num_threads(),
+            [str(path) for path in imported_plugins()],
+        )
+        return CompiledSteps(
+            Compilation(
+                self.kinds,
+                self.journal,
+                self.clock,
+                self.mine,
+                self._say,
+                None if self.budget is None else partial(Trial, run),
+                whatever_it_repays=self.recipe.compile is True,
+            )
+        )
 
     def _decide(self, name: str, make: Callable[[], Decision]) -> Decision:
         """A decision of the first process, taken once for the whole run."""
@@ -366,7 +398,8 @@ class _Pretraining:
             "seconds": round(result.seconds, 2),
             "budget_seconds": self.budget,
             "precision": self.precision,
-            "compiled": self.compiled,
+            "precision_reason": self.precision_reason,
+            "compiled": self.compilation is not None and self.compilation.compiled,
             "processes": self.mine.world,
             "machine": description(),
             "matrix_peak": self.peak,

@@ -47,6 +47,8 @@ class StreamMemory(Procedure):
         return {"document": torch.cat([own.document for own in parts]), **blocks}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
+        self._kept.clear()
+        self._of_all = None
         if state:
             blocks = {int(name): own for name, own in state.items() if name != "document"}
             self._of_all = Memory(blocks, state["document"])

@@ -11,7 +11,7 @@ from bertwright.bench.turns import Turns
 from bertwright.errors import UserError
 from bertwright.interop.loading import load
 from bertwright.interop.onnx.about import is_onnx
-from bertwright.machine import tune_process
+from bertwright.machine.process import tune_process
 from bertwright.randomness import key
 from bertwright.recipes.loading import import_plugin
 from bertwright.tasks.encoding import TaskRow

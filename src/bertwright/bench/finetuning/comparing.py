@@ -14,7 +14,7 @@ from bertwright.bench.finetuning.timing import times
 from bertwright.errors import UserError
 from bertwright.files import read_findings, write_text
 from bertwright.interop.loading import load
-from bertwright.machine import device_name
+from bertwright.machine.description import device_name
 from bertwright.model.text_model import TextModel
 from bertwright.side_by_side import side_by_side
 from bertwright.statistics import estimate, paired

@@ -20,7 +20,8 @@ from torch.utils.data import Dataset
 
 from bertwright.bench.finetuning.plan import Compared, Plan
 from bertwright.extras import require
-from bertwright.machine import multiplies_bfloat16, usual_device
+from bertwright.machine.process import usual_device
+from bertwright.machine.speed import multiplies_bfloat16
 from bertwright.tasks.answers import Floats
 from bertwright.tasks.encoding import TaskRow
 from bertwright.tasks.parts import Part

@@ -16,7 +16,7 @@ from bertwright.bench.finetuning.plan import Plan
 from bertwright.bench.ours import Laps
 from bertwright.bench.turns import Contestant, Turns
 from bertwright.interop.loading import load
-from bertwright.machine import tune_process, usual_device
+from bertwright.machine.process import tune_process, usual_device
 from bertwright.tasks.assembling import prepare_training
 from bertwright.tasks.finetuning import with_every_seed
 from bertwright.tasks.parts import Part

@@ -11,7 +11,7 @@ from bertwright.bench.ladder.making import Maker, require_possible
 from bertwright.bench.ladder.plan import Form, Plan
 from bertwright.bench.runs import Runs
 from bertwright.errors import UserError
-from bertwright.machine import processor
+from bertwright.machine.description import processor
 from bertwright.side_by_side import side_by_side
 from bertwright.statistics import estimate, paired
 

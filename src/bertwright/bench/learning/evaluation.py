@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from bertwright.bench.learning.arms import Arm, OurArm
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.memory import Memory
-from bertwright.machine import usual_device
+from bertwright.machine.process import usual_device
 from bertwright.model.folder import load_model
 from bertwright.model.model import Model, TensorBatch
 from bertwright.objectives.objective import Loss, Objective

@@ -21,7 +21,8 @@ from torch.utils.data import Dataset
 from bertwright.bench.learning.arms import Setting
 from bertwright.bench.peers import stock_model
 from bertwright.examples.assembly import Packed
-from bertwright.machine import multiplies_bfloat16, tune_process, usual_device
+from bertwright.machine.process import tune_process, usual_device
+from bertwright.machine.speed import multiplies_bfloat16
 from bertwright.recipes import Recipe
 from bertwright.schedules import Warmup
 from bertwright.text.shards import Data

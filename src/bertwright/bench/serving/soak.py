@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from bertwright.bench.serving.client import Connection, Reply, post
 from bertwright.bench.serving.process import ServerProcess
 from bertwright.interop.loading import load
-from bertwright.machine import tune_process
+from bertwright.machine.process import tune_process
 from bertwright.randomness import generator, key
 
 COUNTED = {

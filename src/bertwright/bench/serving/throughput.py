@@ -16,7 +16,7 @@ import numpy as np
 from bertwright.bench.serving.client import Connection, Reply, post
 from bertwright.bench.serving.process import ServerProcess
 from bertwright.interop.loading import load
-from bertwright.machine import tune_process
+from bertwright.machine.process import tune_process
 
 COLUMNS = {
     "model": "model",

@@ -19,7 +19,7 @@ from bertwright.compression.lessons.suiting import (
 from bertwright.compression.signals import Comparisons, Heard, Sizes
 from bertwright.errors import UserError
 from bertwright.examples.batches import Batch
-from bertwright.machine import usual_precision
+from bertwright.machine.speed import usual_precision
 from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel
 from bertwright.objectives.objective import Loss, visibility_of

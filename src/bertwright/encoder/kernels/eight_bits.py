@@ -7,9 +7,6 @@ summed in whole numbers. The plain definition is ``(q(x) @ q(weight).T) * scales
 """
 
 import platform
-import sys
-from functools import cache
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +15,7 @@ from bertwright.encoder.feed_forward import ACTIVATIONS, PlainFeedForward
 from bertwright.encoder.kernels.fused import fused
 from bertwright.encoder.kernels.packed import ROWS_HINT, replace_linear
 from bertwright.encoder.taps import Site
+from bertwright.machine.description import has_instructions
 
 STEPS = 127
 """On either side of 0, which is written as 128: processors multiply unsigned by signed numbers."""
@@ -53,16 +51,7 @@ def saturates() -> bool:
     instructions for this (VNNI) keeps 16 bits of their sum."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return False
-    return not _flags() & {"avx512_vnni", "avx_vnni"}
-
-
-@cache
-def _flags() -> set[str]:
-    """What the processor can do, as Linux tells; nothing elsewhere."""
-    file = Path("/proc/cpuinfo")
-    lines = file.read_text().splitlines() if sys.platform == "linux" else []
-    found = next((line for line in lines if line.startswith("flags")), "")
-    return set(found.partition(":")[2].split())
+    return not any(map(has_instructions, ("avx512_vnni", "avx_vnni")))
 
 
 def near_gelu(x: Tensor) -> Tensor:

@@ -1,36 +1,104 @@
-"""Several steps over the same values as one loop, where there is a compiler for it."""
+"""Several steps over the same values as one compiled loop, where there is a compiler that gets it
+right.
 
+The first result of every class of shapes is compared with that of the function as it is written.
+"""
+
+import sys
 from collections.abc import Callable
 from functools import cache, wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 import torch
+from torch import Tensor
 
-from bertwright.machine import of_the_compiler
+from bertwright.machine.cache import recall, remember
+from bertwright.machine.compiler import (
+    compiler_version,
+    copy_tensors,
+    fingerprint,
+    first_line,
+    largest_error,
+    tensors_in,
+    tune_compiler,
+)
 
-Given = ParamSpec("Given")
-Made = TypeVar("Made")
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+TOLERANCES = {torch.bfloat16: 0.02, torch.float16: 5e-3}
+"""By how much a result may be off in a precision; in others by ``TOLERANCE``."""
+
+TOLERANCE = 1e-3
+
+FILE = "miscompiled_functions.json"
 
 
-def fused(function: Callable[Given, Made]) -> Callable[Given, Made]:
-    """The function, compiled when it is first called, for any shapes; as it is where nothing can
-    be compiled."""
-    failed = False
+def fused(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Return the function, compiled when it is first called, for any shapes; as it is where it
+    cannot be compiled, or computes something else then."""
+    agreeing: set[tuple[object, ...]] = set()
+    rejected = False
 
     @cache
-    def compiled() -> Callable[Given, Made]:
+    def compiled() -> Callable[Arguments, Result]:
+        tune_compiler()
         return torch.compile(function, dynamic=True)
 
+    def reject(reason: str) -> None:
+        nonlocal rejected
+        if not rejected:
+            print(f"{function.__name__} is not compiled: {reason}", file=sys.stderr, flush=True)
+        rejected = True
+
     @wraps(function)
-    def run(*args: Given.args, **kwargs: Given.kwargs) -> Made:
-        nonlocal failed
-        if not failed:
-            try:
-                return compiled()(*args, **kwargs)
-            except Exception as error:
-                if not of_the_compiler(error):
-                    raise
-                failed = True
-        return function(*args, **kwargs)
+    def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        if rejected:
+            return function(*args, **kwargs)
+        shapes = _shapes_of(*args, *kwargs.values())
+        if shapes in agreeing:
+            return compiled()(*args, **kwargs)
+        copied_args, copied_kwargs = copy_tensors((args, kwargs))
+        right = function(*args, **kwargs)
+        name = fingerprint(function.__module__, function.__qualname__, str(shapes))
+        difference = recall(FILE).get(name)
+        if difference is not None:
+            reject(str(difference))
+            return right
+        try:
+            call = cast(Callable[..., Result], compiled())
+            result = call(*copied_args, **copied_kwargs)
+        except Exception as error:
+            reject(first_line(error))
+            return right
+        difference = _difference(result, right)
+        if difference is None:
+            agreeing.add(shapes)
+            return result
+        remember(FILE, {name: difference})
+        reject(difference)
+        return right
 
     return run
+
+
+def _difference(value: Any, right: Any) -> str | None:
+    """Return how a compiled result differs from what is right, None where it agrees."""
+    error = largest_error(value, right)
+    tolerances = [TOLERANCES.get(tensor.dtype, TOLERANCE) for tensor in tensors_in(right)]
+    if error <= max(tolerances, default=TOLERANCE):
+        return None
+    return f"{compiler_version()} miscompiles it, the result is off by {error:.1%}"
+
+
+def _shapes_of(*values: Any) -> tuple[object, ...]:
+    """Return the class of shapes of arguments, for which one graph serves: dimensions of less than
+    two are graphs of their own."""
+    return tuple(
+        [
+            (value.dtype, value.device, *[size < 2 for size in value.shape])
+            if isinstance(value, Tensor)
+            else value
+            for value in values
+        ]
+    )

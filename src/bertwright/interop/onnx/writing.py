@@ -15,7 +15,7 @@ from bertwright.interop.onnx.quantising import quantise
 from bertwright.interop.onnx.ranges import Ranges
 from bertwright.interop.onnx.session import LEVEL, Session
 from bertwright.interop.onnx.tracing import write_graph
-from bertwright.machine import versions
+from bertwright.machine.description import versions
 from bertwright.model.folder import CARD, RECIPE, WEIGHTS
 from bertwright.model.text_model import TextModel
 from bertwright.tasks.fine_tuned import TASK, FineTuned, network_of

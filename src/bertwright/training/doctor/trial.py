@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bertwright.encoder.roles import roles
 from bertwright.examples.batches import Batch
-from bertwright.machine import usual_precision
+from bertwright.machine.speed import usual_precision
 from bertwright.model.model import Model
 from bertwright.optimisers.optimiser import Optimiser
 from bertwright.optimisers.parameters import MasterParameters
@@ -80,7 +80,7 @@ class Trial:
         with tempfile.TemporaryDirectory() as folder:
             job = Job(
                 parameters=parameters,
-                update=optimiser.build(parameters, compiled=False),
+                update=optimiser.build(parameters),
                 batch=batch or batches,
                 losses=RecipeLosses(recipe, model, with_dropout),
                 clock=clock,

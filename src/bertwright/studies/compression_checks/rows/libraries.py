@@ -5,7 +5,7 @@ from importlib.resources.abc import Traversable
 from importlib.util import find_spec
 
 from bertwright.analysis.planted.expecting import same
-from bertwright.machine import versions
+from bertwright.machine.description import versions
 from bertwright.studies.compression_checks.ground import Ground
 from bertwright.studies.compression_checks.row import Came, Row
 

@@ -1,0 +1,241 @@
+"""PyTorch's compiler on this machine: its settings, the C++ compiler behind it, and functions that
+have a compiled form.
+
+Code is generated for an instruction set and a tuning that are named here. ``-march=native`` would
+leave both to the C++ compiler, and one that is older than the processor then takes its generic
+tuning, with which GCC 12 miscompiles the transposition of bf16 tiles (its vectoriser of straight
+code, which Inductor's code, written in vectors, does without).
+"""
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+
+from bertwright.machine.description import has_instructions, processor
+
+if TYPE_CHECKING:
+    import torch
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+NO_STRAIGHT_VECTORS = "-fno-tree-slp-vectorize"
+
+TUNED_FOR = {
+    "AVX512": "x86-64-v4 -mtune=icelake-server",
+    "AVX2": "x86-64-v3 -mtune=haswell",
+    "DEFAULT": "x86-64 -mtune=generic",
+}
+"""Instruction set and tuning by the capability that PyTorch computes with (x86-64 ABI, levels)."""
+
+EXTENSIONS = {"avx512_bf16": "-mavx512bf16", "avx512_vnni": "-mavx512vnni"}
+"""Flags for instruction sets beyond the level v4, by their names in ``/proc/cpuinfo``."""
+
+
+@cache
+def tune_compiler() -> None:
+    """Set up PyTorch's compiler; to be called before it is used.
+
+    What was dropped is cheaper to hash again than to store for the backward pass. And a first step
+    need not begin with trial compilations, eight seconds of them, for what the processor says of
+    itself: every compiler that accepts PyTorch's headers knows its instructions. Each kind of step
+    is a graph of its own; beyond a limit of them PyTorch would go on without, in silence.
+    """
+    import torch._dynamo.config as dynamo
+    import torch._functorch.config as functorch
+    import torch._inductor.config as inductor
+
+    dynamo.recompile_limit, dynamo.accumulated_recompile_limit = 64, 1024
+    functorch.ban_recompute_used_far_apart = False
+    inductor.cpp.vec_isa_ok = True
+    if inductor.cpp.march is None:
+        inductor.cpp.march = target_flags()
+
+
+def target_flags() -> str | None:
+    """Return what follows ``-march=`` for the code of this process; None, which leaves the choice
+    to PyTorch, on other processors than x86."""
+    import torch
+
+    if platform.machine().lower() not in ("x86_64", "amd64") or sys.platform != "linux":
+        return None
+    capability = torch.backends.cpu.get_cpu_capability()
+    level = "AVX512" if capability.startswith(("AVX512", "AMX")) else capability
+    flags = [TUNED_FOR.get(level, TUNED_FOR["DEFAULT"])]
+    if level == "AVX512":
+        flags += [flag for name, flag in EXTENSIONS.items() if has_instructions(name)]
+    return " ".join([*flags, NO_STRAIGHT_VECTORS])
+
+
+def cpp_compiler() -> Path | None:
+    """Return the C++ compiler that PyTorch will call, None where it is not found."""
+    name = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
+    path = shutil.which(name.split()[0]) if name.strip() else None
+    return None if path is None else Path(path)
+
+
+@cache
+def compiler_version() -> str:
+    """Return the C++ compiler in words: ``g++ (Debian 12.2.0-14) 12.2.0``."""
+    compiler = cpp_compiler()
+    if compiler is None:
+        return f"no C++ compiler ({os.environ.get('CXX', 'g++')} is not on the path)"
+    try:
+        answer = subprocess.run(
+            [compiler, "--version"], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return f"{compiler}, which does not run"
+    first_line = answer.stdout.partition("\n")[0].strip()
+    return first_line or f"{compiler}, which names no version"
+
+
+@cache
+def toolchain() -> str:
+    """Return a text that changes with everything that compiled code depends on beside its source:
+    processor, instruction set, flags, C++ compiler, PyTorch."""
+    import torch
+
+    compiler = cpp_compiler()
+    parts = [processor(), str(target_flags()), compiler_version(), torch.__version__]
+    if compiler is not None:
+        # A wrapper around a compiler answers with the version of the compiler.
+        stat = compiler.stat()
+        parts += [str(compiler), str(stat.st_size), str(stat.st_mtime_ns)]
+    return ", ".join(parts)
+
+
+def fingerprint(*parts: str) -> str:
+    """Return a short name for the toolchain together with these texts."""
+    return hashlib.sha256("\n".join([toolchain(), *parts]).encode()).hexdigest()[:16]
+
+
+class Uncompilable(Exception):
+    """Something cannot be compiled, or computes something else then; the message says why."""
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says, or its name where it says nothing."""
+    return str(error).strip().partition("\n")[0][:300] or type(error).__name__
+
+
+def raised_by_compiler(error: BaseException) -> bool:
+    """Return whether compiling raised an error, which is no fault of what was compiled."""
+    modules = ("torch._inductor", "torch._dynamo", "torch._functorch")
+    return isinstance(error, Uncompilable) or type(error).__module__.startswith(modules)
+
+
+def of_any_number(sequences: "torch.Tensor") -> None:
+    """Let one compiled graph serve any number of sequences."""
+    from torch._dynamo.decorators import maybe_mark_dynamic
+
+    maybe_mark_dynamic(sequences, 0)
+
+
+class Compilable(Generic[Arguments, Result]):
+    """A function that is called as it is until :meth:`compile`, and compiled from then on.
+
+    ``definition`` is what is compiled; ``plain``, by default the same, computes the same faster
+    where nothing is. ``dynamic`` makes one graph for all shapes.
+    """
+
+    def __init__(
+        self,
+        definition: Callable[Arguments, Result],
+        plain: Callable[Arguments, Result] | None = None,
+        dynamic: bool = True,
+    ) -> None:
+        self.name = definition.__name__
+        self._definition, self._dynamic = definition, dynamic
+        self._call = plain or definition
+        self._errors: list[float] | None = None
+
+    def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        if self._errors is not None:
+            return self._compared(self._errors, *args, **kwargs)
+        return self._call(*args, **kwargs)
+
+    def compile(self) -> None:
+        """Call the compiled form from now on."""
+        import torch
+
+        tune_compiler()
+        self._call = torch.compile(self._definition, dynamic=self._dynamic)
+
+    @contextmanager
+    def comparing(self) -> Generator[list[float]]:
+        """Compute every call both ways; yield the list of their differences, which grows."""
+        self._errors = []
+        try:
+            yield self._errors
+        finally:
+            self._errors = None
+
+    def _compared(
+        self, errors: list[float], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Result:
+        copied_args, copied_kwargs = copy_tensors((args, kwargs))
+        call = cast(Callable[..., Result], self._call)
+        compiled = call(*copied_args, **copied_kwargs)
+        result = self._definition(*args, **kwargs)
+        compared = (compiled, copied_args, copied_kwargs), (result, args, kwargs)
+        errors.append(largest_error(*compared))
+        return result
+
+
+def copy_tensors(value: Any) -> Any:
+    """Return a nested value with every tensor copied."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return value.clone()
+    if isinstance(value, dict):
+        return {name: copy_tensors(item) for name, item in value.items()}
+    if isinstance(value, tuple | list):
+        items = [copy_tensors(item) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
+
+
+def tensors_in(value: Any) -> "Iterator[torch.Tensor]":
+    """Yield the tensors of a nested value."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        yield from tensors_in(tuple(value.values()))
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from tensors_in(item)
+
+
+def largest_error(value: Any, right: Any) -> float:
+    """Return the largest error of the tensors of a nested value, each relative to the size of what
+    is right and to the mean size of its tensor; integers may be off by one.
+
+    An element that is not finite is only right where the other is the same.
+    """
+    errors = [_error(a, b) for a, b in zip(tensors_in(value), tensors_in(right), strict=True)]
+    return max(errors, default=0.0)
+
+
+def _error(value: "torch.Tensor", right: "torch.Tensor") -> float:
+    exact = right.double()
+    error = (value.double() - exact).abs()
+    error = error.masked_fill(value.double() == exact, 0.0)
+    if not right.is_floating_point():
+        return float(error.gt(1).any())
+    size = exact.abs()
+    finite = size[size.isfinite()]
+    mean = float(finite.mean()) if len(finite) else 0.0
+    relative = error / (size + mean + 1e-30)
+    return float(relative.nan_to_num(nan=float("inf")).amax()) if relative.numel() else 0.0
