@@ -1,7 +1,10 @@
 """Compiled code is for an instruction set that is named, and its toolchain is known by name."""
 
+import os
 import stat
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,9 +12,11 @@ import torch
 from bertwright.machine import compiler
 from bertwright.machine.compiler import (
     Compilable,
+    compilation_obstacle,
     compiler_version,
     cpp_compiler,
     fingerprint,
+    largest_error,
     target_flags,
     toolchain,
 )
@@ -103,3 +108,59 @@ def test_a_compilable_is_plain_until_it_is_compiled(monkeypatch: pytest.MonkeyPa
     assert function(1) == ("plain", 1)
     function.compile()
     assert function(1) == ("compiled", 1)
+
+
+def test_nothing_stands_against_a_compiler_and_a_folder_for_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "new" / "folder"))
+    monkeypatch.setenv("CXX", sys.executable)
+    assert compilation_obstacle() is None
+
+
+@pytest.mark.parametrize("name", ["no-such-compiler", "", "/no/such/file"])
+def test_a_compiler_that_is_not_there_is_an_obstacle(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("CXX", name)
+    assert "no C++ compiler" in compilation_obstacle()
+
+
+def test_a_folder_that_cannot_be_written_to_is_an_obstacle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "file" / "folder"))
+    monkeypatch.setenv("CXX", sys.executable)
+    assert "TORCHINDUCTOR_CACHE_DIR" in compilation_obstacle()
+
+
+def test_a_folder_that_runs_no_code_is_an_obstacle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("CXX", sys.executable)
+    flags = SimpleNamespace(f_flag=os.ST_NOEXEC)
+    monkeypatch.setattr(compiler.os, "statvfs", lambda folder: flags)
+    assert "noexec" in compilation_obstacle()
+
+
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [
+        ([torch.tensor([1.0, 2.0])], 0.0),
+        ([torch.tensor([1.0, torch.nan])], float("inf")),
+        ([torch.tensor([1.0, 2.0 * 1.1])], 0.2 / (2.0 + 1.5)),
+    ],
+)
+def test_the_largest_error_is_relative(value: list[torch.Tensor], error: float) -> None:
+    assert largest_error(value, [torch.tensor([1.0, 2.0])]) == pytest.approx(error, abs=1e-6)
+
+
+def test_infinities_and_steps_are_right_where_they_are_the_same() -> None:
+    right = torch.tensor([-torch.inf, 1.0]), torch.tensor([3, 4], dtype=torch.uint8)
+    off = torch.tensor([torch.inf, 1.0]), torch.tensor([3, 6], dtype=torch.uint8)
+    assert largest_error(right, right) == 0.0
+    assert largest_error(off[0], right[0]) > 1
+    assert largest_error(off[1], right[1]) == 1.0
+    assert largest_error(right[1] + 1, right[1]) == 0.0

@@ -7,12 +7,15 @@ tuning, with which GCC 12 miscompiles the transposition of bf16 tiles (its vecto
 code, which Inductor's code, written in vectors, does without).
 """
 
+import getpass
 import hashlib
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -82,6 +85,39 @@ def cpp_compiler() -> Path | None:
     return None if path is None else Path(path)
 
 
+def compilation_obstacle() -> str | None:
+    """Return why nothing can be compiled for the processor here, None where nothing is known to
+    stand against it: a compiler, and a folder that code can be written to and run from.
+
+    PyTorch's compiler is not imported for it: in an unwritable folder that already fails.
+    """
+    if cpp_compiler() is None:
+        return f"{compiler_version()}: install g++, or name another compiler in CXX"
+    folder = _code_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+        runs_code = not os.statvfs(folder).f_flag & getattr(os, "ST_NOEXEC", 0)
+    except OSError as error:
+        return f"{error}: name another folder in TORCHINDUCTOR_CACHE_DIR"
+    if not runs_code:
+        return f"{folder} is mounted noexec: name another folder in TORCHINDUCTOR_CACHE_DIR"
+    return None
+
+
+def _code_folder() -> Path:
+    """Return the folder that PyTorch's compiler writes code to."""
+    if folder := os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
+        return Path(folder)
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user without a name
+        user = str(os.getuid())
+    name = re.sub(r'[\\/:*?"<>|]', "_", user)
+    return Path(tempfile.gettempdir()) / f"torchinductor_{name}"
+
+
 @cache
 def compiler_version() -> str:
     """Return the C++ compiler in words: ``g++ (Debian 12.2.0-14) 12.2.0``."""
@@ -125,6 +161,13 @@ class Uncompilable(Exception):
 def first_line(error: BaseException) -> str:
     """Return the first line of what an error says, or its name where it says nothing."""
     return str(error).strip().partition("\n")[0][:300] or type(error).__name__
+
+
+def obstacle_of(error: BaseException) -> str:
+    """Return why a step is not compiled, in a sentence without its full stop."""
+    if isinstance(error, Uncompilable):
+        return str(error)
+    return f"the step cannot be compiled: {first_line(error)}"
 
 
 def raised_by_compiler(error: BaseException) -> bool:

@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any
 
 from bertwright.files import require_free
-from bertwright.machine.compiler import first_line, raised_by_compiler
+from bertwright.machine.compiler import compilation_obstacle, obstacle_of, raised_by_compiler
 from bertwright.model.text_model import TextModel
 from bertwright.statistics import Estimate, estimate
 from bertwright.tasks.assembling import prepare_training
@@ -187,7 +187,7 @@ def finetune_together(
     except Exception as error:
         if chosen.compile is False or not raised_by_compiler(error):
             raise
-        print(f"{first_line(error)}; training goes on uncompiled", file=sys.stderr, flush=True)
+        print(f"{obstacle_of(error)}; training goes on uncompiled", file=sys.stderr, flush=True)
         # A network that is not compiled, and the same seeds once more.
         chosen = chosen.model_copy(update={"compile": False})
         training = prepare_training(model, given, chosen, watch, out, teacher)
@@ -221,6 +221,10 @@ def with_every_seed(
         heard = training.teaching is not None and training.teaching.sites
         inside = heard or (changes is not None and changes.looks_inside)
         compiled = not (kept or inside) and repays(training.net, places)
+    on_cpu = training.source.device.type == "cpu"
+    if compiled and on_cpu and (obstacle := compilation_obstacle()) is not None:
+        print(f"steps are not compiled: {obstacle}", file=sys.stderr, flush=True)
+        compiled = False
     if compiled:
         training.net.encoder.compile_parts(dynamic=True)
     runs: list[EpochReport] = []

@@ -16,7 +16,7 @@ from bertwright.axes import Precision
 from bertwright.encoder.roles import roles
 from bertwright.errors import UserError
 from bertwright.examples.batches import Batch
-from bertwright.machine.compiler import first_line, raised_by_compiler
+from bertwright.machine.compiler import compilation_obstacle, obstacle_of, raised_by_compiler
 from bertwright.machine.description import description, versions
 from bertwright.machine.process import tune_process
 from bertwright.machine.speed import known_matrix_peak, reason_for, usual_precision
@@ -231,7 +231,7 @@ class _Pretraining:
             if self.compilation is None or not raised_by_compiler(error):
                 raise
             self.journal.revise(COMPILE, False)
-            self._say(f"{first_line(error)}; training goes on uncompiled")
+            self._say(f"{obstacle_of(error)}; training goes on uncompiled")
             raise Recompiled(self._since_the_last_checkpoint()) from error
         finally:
             if self.compilation is not None:
@@ -333,8 +333,14 @@ class _Pretraining:
             if self.recipe.compile is True:
                 self._say("compile: beside a teacher nothing is compiled")
             return False
-        if self.recipe.compile != "auto":
-            return self.recipe.compile
+        if self.recipe.compile is False:
+            return False
+        obstacle = compilation_obstacle() if self.device.type == "cpu" else None
+        if obstacle is not None:
+            self._say(f"steps are not compiled: {obstacle}")
+            return False
+        if self.recipe.compile is True:
+            return True
         kind = self.device.type
         return repays(self.recipe, self.kinds, self.vocabulary_size, kind, self.peak, self.budget)
 

@@ -12,7 +12,7 @@ from bertwright.training.compilation.kinds import StepKinds
 from bertwright.training.compilation.steps import COMPILE, COMPILE_FROM, Compilation, CompiledSteps
 from bertwright.training.compilation.trial import Outcome
 from bertwright.training.compilation.verdicts import Verdict
-from bertwright.training.distributed import ALONE
+from bertwright.training.distributed import ALONE, Processes
 
 ONE_PHASE = "phases=[{objectives: {masked: {}}}]"
 
@@ -40,6 +40,7 @@ class CountsCompilations:
     """A job of which nothing but its compilation is looked at."""
 
     compilations: int = 0
+    processes: Processes = ALONE
 
     def compile(self) -> None:
         self.compilations += 1

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from bertwright.machine.cache import recall, remember
 from bertwright.machine.compiler import (
+    compilation_obstacle,
     compiler_version,
     copy_tensors,
     fingerprint,
@@ -47,9 +48,8 @@ def fused(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
 
     def reject(reason: str) -> None:
         nonlocal rejected
-        if not rejected:
-            print(f"{function.__name__} is not compiled: {reason}", file=sys.stderr, flush=True)
         rejected = True
+        _say_once(f"kernels are not compiled: {reason}")
 
     @wraps(function)
     def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
@@ -58,12 +58,15 @@ def fused(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
         shapes = _shapes_of(*args, *kwargs.values())
         if shapes in agreeing:
             return compiled()(*args, **kwargs)
+        if (obstacle := compilation_obstacle()) is not None:
+            reject(obstacle)
+            return function(*args, **kwargs)
         copied_args, copied_kwargs = copy_tensors((args, kwargs))
         right = function(*args, **kwargs)
         name = fingerprint(function.__module__, function.__qualname__, str(shapes))
         difference = recall(FILE).get(name)
         if difference is not None:
-            reject(str(difference))
+            reject(f"{function.__name__}: {difference}")
             return right
         try:
             call = cast(Callable[..., Result], compiled())
@@ -76,10 +79,15 @@ def fused(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
             agreeing.add(shapes)
             return result
         remember(FILE, {name: difference})
-        reject(difference)
+        reject(f"{function.__name__}: {difference}")
         return right
 
     return run
+
+
+@cache
+def _say_once(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)
 
 
 def _difference(value: Any, right: Any) -> str | None:
@@ -88,7 +96,7 @@ def _difference(value: Any, right: Any) -> str | None:
     tolerances = [TOLERANCES.get(tensor.dtype, TOLERANCE) for tensor in tensors_in(right)]
     if error <= max(tolerances, default=TOLERANCE):
         return None
-    return f"{compiler_version()} miscompiles it, the result is off by {error:.1%}"
+    return f"{compiler_version()} miscompiles it, its result is off by {error:.1%}"
 
 
 def _shapes_of(*values: Any) -> tuple[object, ...]:

@@ -72,14 +72,16 @@ class StepKinds:
 
     def note_warm(self) -> None:
         """Note beside the compiler's cache that it holds the graphs of these kinds."""
-        marker = self._marker()
         with suppress(OSError):
+            marker = self._marker()
             marker.parent.mkdir(parents=True, exist_ok=True)
             marker.touch()
 
     def are_warm(self) -> bool:
         """Return whether the compiler's cache holds the graphs of these kinds."""
-        return self._marker().exists()
+        with suppress(OSError):
+            return self._marker().exists()
+        return False
 
     def _marker(self) -> Path:
         from torch._inductor.runtime.cache_dir_utils import cache_dir

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bertwright.machine.compiler import Uncompilable, compiler_version, first_line
+from bertwright.machine.compiler import Uncompilable, compiler_version, obstacle_of
 from bertwright.training.clock import Clock, Journal, Place
 from bertwright.training.compilation.agreement import verdict_on
 from bertwright.training.compilation.kinds import StepKinds
@@ -156,7 +156,7 @@ def require_agreement(job: Job[Any], place: Place, kind: str, verdicts: Verdicts
         try:
             verdict = job.processes.share(verdict_on(job, place))
         except Exception as error:
-            raise Uncompilable(f"the step cannot be compiled: {first_line(error)}") from error
+            raise Uncompilable(obstacle_of(error)) from error
         verdicts.add(kind, verdict)
     if not verdict.agrees:
         raise Uncompilable(miscompiled(verdict.difference))
