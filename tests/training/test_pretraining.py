@@ -86,6 +86,7 @@ def test_a_model_that_did_not_learn_is_warned_of(data: Data, tmp_path: Path) -> 
     result = pretrain(small("modern", "steps=3"), data, tmp_path / "out")
     (warning,) = result.warnings
     assert "has not left the unigram entropy" in warning
+    assert "give it more steps" in warning
 
 
 @pytest.mark.parametrize("precision", ["float32", "bf16"])

@@ -201,3 +201,30 @@ def test_without_tensorboard_the_extra_is_named(
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(MissingExtra, match=r"bertwright\[tensorboard\]"):
         TensorBoard(tmp_path)
+
+
+def test_the_time_left_is_that_of_the_budget() -> None:
+    ticks, written = Ticks(), io.StringIO()
+    clock = BudgetClock(300.0, started=0.0, now=lambda: ticks.time)
+    line = ProgressLine(clock, Speed(), Console(file=written), seconds_per_line=0.0)
+    line.begin("training modern-tiny in bf16")
+    assert written.getvalue() == "training modern-tiny in bf16  5:00 left\n"
+    ticks.time = 100.0
+    line.step(report(0))
+    assert written.getvalue().splitlines()[-1].endswith("3:20 left")
+    assert "of 1,000,000" not in written.getvalue()
+
+
+def test_the_time_left_of_so_many_steps_is_known_with_the_speed() -> None:
+    ticks, written = Ticks(), io.StringIO()
+    speed = Speed(now=lambda: ticks.time)
+    line = ProgressLine(Clock(100), speed, Console(file=written), seconds_per_line=0.0)
+    line.begin("training")
+    for step in range(2):
+        ticks.time += 10.0
+        speed.step(report(step))
+        line.step(report(step))
+    first, second, third = written.getvalue().splitlines()
+    assert first == "training"
+    assert "left" not in second
+    assert third.endswith("16:20 left")

@@ -304,10 +304,22 @@ class _Pretraining:
             FewSteps(self.clock, self.watch.warn),
         ]
         if not quiet:
-            reporters.append(ProgressLine(self.clock, speed))
+            progress = ProgressLine(self.clock, speed)
+            progress.begin(self._activity())
+            reporters.append(progress)
         if tensorboard:
             reporters.append(TensorBoard(self.folder.path / "tensorboard"))
         return Reporters(*reporters)
+
+    def _activity(self) -> str:
+        """Return what the run does at first, in words."""
+        compiled = "uncompiled"
+        if self.compilation is not None:
+            compiled = "steps are compiled first"
+            if self.budget is not None:
+                compiled = "uncompiled while steps are compiled beside it"
+        name, threads = self.recipe.name, torch.get_num_threads()
+        return f"training {name} in {self.precision}, {threads} threads, {compiled}"
 
     def _clock(self, started: float) -> Clock:
         shares = [phase.share for phase in self.recipe.phases]

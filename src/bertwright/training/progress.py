@@ -1,4 +1,4 @@
-"""The progress line: how far, how good, how fast, how long still."""
+"""The progress line: what is being done, how far, how good, how fast, how long still."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from bertwright.training.clock import Clock, Place
+from bertwright.training.clock import UNKNOWN_TOTAL, Clock, Place
 from bertwright.training.reporting import Reporter, Speed, StepReport
 
 MOST_FIGURES = 8
@@ -42,6 +42,15 @@ class ProgressLine(Reporter):
         if self._console.is_terminal:
             self._bar.start()
 
+    def begin(self, activity: str) -> None:
+        """Say what is being done before the first step ends, and the time of the budget."""
+        left = self._left(0)
+        line = activity if left is None else f"{activity}  {left}"
+        if self._console.is_terminal:
+            self._bar.update(self._task, description=line)
+        else:
+            self._console.print(line, soft_wrap=True)
+
     def step(self, report: StepReport) -> None:
         before = self._loss
         self._loss = report.loss if before is None else before + 0.05 * (report.loss - before)
@@ -71,17 +80,26 @@ class ProgressLine(Reporter):
     def _described(self, report: StepReport) -> str:
         place = report.place
         total = self._clock.total(place.step)
-        parts = [f"step {place.step + 1:,} of {total:,}", f"loss {self._loss:.3f}"]
+        planned = f" of {total:,}" if total != UNKNOWN_TOTAL else ""
+        parts = [f"step {place.step + 1:,}{planned}", f"loss {self._loss:.3f}"]
         parts += [f"{hidden:.1%} {name}" for name, hidden in report.hidden.items()]
         tokens, share = self._speed.tokens_per_second(), self._speed.peak_share()
         if tokens is not None:
             parts.append(f"{tokens:,.0f} tokens/s")
         if share is not None:
             parts.append(f"{share:.0%} of peak")
-        steps = self._speed.steps_per_second()
-        if steps is not None:
-            parts.append(f"{duration((total - place.step - 1) / steps)} left")
+        if (left := self._left(place.step + 1)) is not None:
+            parts.append(left)
         return "  ".join(parts)
+
+    def _left(self, step: int) -> str | None:
+        """Return the time that is left from a step on: of the budget, or by the speed so far."""
+        if self._clock.budget is not None:
+            return f"{duration(max(0.0, self._clock.budget - self._clock.elapsed()))} left"
+        steps = self._speed.steps_per_second()
+        if steps is None:
+            return None
+        return f"{duration((self._clock.total(step) - step) / steps)} left"
 
 
 def duration(seconds: float) -> str:

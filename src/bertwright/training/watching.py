@@ -34,6 +34,9 @@ MOST_OF_BUDGET = 0.1
 SAVING_SECONDS = 1.2
 """For the weights and the picture."""
 
+LARGER_SIZES = ("mini", "small", "medium", "base", "large", "xlarge", "xxlarge")
+"""Those that have a smaller one below them."""
+
 WORDS_IN_TOKENS = WORD_BYTES // 3
 """About how many tokens the bits per byte are measured on."""
 
@@ -118,6 +121,14 @@ class HeldOutWatch:
             return 1.0
         return TOKENS_DURING / TOKENS_AT_END
 
+    def _remedy(self) -> str:
+        """Return what to change in a run that has learned too little."""
+        longer = "more steps" if self._clock.budget is None else "a longer --budget"
+        system, _, size = self._recipe.name.rpartition("-")
+        if system and size in LARGER_SIZES:
+            return f"give it {longer}, or train a smaller size of {system}"
+        return f"give it {longer}, or smaller batches (batch_tokens)"
+
     def _asked_of(self, phase: int) -> tuple[object, ...]:
         """What figures of a phase depend on beside the parameters."""
         recipe = self._recipe
@@ -141,8 +152,8 @@ class HeldOutWatch:
         if loss > entropy - PLATEAU:
             warning = (
                 f"the held-out masked loss ({loss:.3f}) has not left the unigram entropy "
-                f"({entropy:.3f}): the model knows no more than how frequent pieces are; "
-                f"'bertwright doctor' looks for the cause"
+                f"({entropy:.3f}): the model has not yet learned more than token frequencies; "
+                f"{self._remedy()}"
             )
             self._warned = True
             self.warn(warning)
