@@ -59,9 +59,25 @@ def test_the_usual_precision_is_the_one_that_multiplies_faster(
 def test_rates_are_measured_once_for_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     rates = iter([Rates(1e9, 2e9, 3e9), Rates(4e9, 2e9, 3e9)])
     monkeypatch.setattr(speed, "measure_rates", lambda: next(rates))
+    monkeypatch.setattr(speed, "is_quiet", lambda: True)
     first = product_rates()
     speed._product_rates.cache_clear()  # as in another process
     assert product_rates() == first
+
+
+@pytest.mark.usefixtures("cache")
+def test_rates_that_were_measured_beside_other_programs_are_measured_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rates = iter([Rates(1e9, 2e9, 3e9), Rates(4e9, 1e9, 9e9), Rates(8e9, 8e9, 8e9)])
+    quiet = iter([False, True])
+    monkeypatch.setattr(speed, "measure_rates", lambda: next(rates))
+    monkeypatch.setattr(speed, "is_quiet", lambda: next(quiet))
+    known = []
+    for _ in range(3):
+        speed._product_rates.cache_clear()  # as in another process
+        known.append(product_rates())
+    assert known == [Rates(1e9, 2e9, 3e9), Rates(4e9, 2e9, 9e9), Rates(4e9, 2e9, 9e9)]
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"a": ', '{"a": 1}', "\x00"])

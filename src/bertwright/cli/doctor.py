@@ -1,5 +1,6 @@
 """``bertwright doctor``: what makes training fail, found before it does."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +9,7 @@ import typer
 from bertwright.cli.output import AsJson, report, say
 from bertwright.cli.plugin import Plugin
 from bertwright.cli.recipes import recipe_and_changes
-from bertwright.errors import Interrupted
+from bertwright.errors import Interrupted, UserError
 
 if TYPE_CHECKING:
     from bertwright.training.doctor import Finding
@@ -17,7 +18,9 @@ COLOURS = {"ok": "green", "note": "blue", "warning": "yellow", "error": "red"}
 
 
 def doctor(
-    data: Annotated[Path, typer.Argument(help="A folder that prepare wrote.")],
+    data: Annotated[
+        Path | None, typer.Argument(help="A folder that prepare wrote; none with --machine.")
+    ] = None,
     words: Annotated[
         list[str] | None,
         typer.Argument(
@@ -27,10 +30,19 @@ def doctor(
     ] = None,
     minutes: Annotated[float, typer.Option(min=0.05, help="The time of the trials.")] = 4.0,
     quick: Annotated[bool, typer.Option("--quick", help="Leave the trials out.")] = False,
+    machine: Annotated[
+        bool,
+        typer.Option(
+            "--machine",
+            help="Check this machine instead: processor, compiler, compiled steps against "
+            "uncompiled ones, 8-bit kernels, speed of products, folders, versions.",
+        ),
+    ] = False,
     plugin: Plugin = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find what makes training fail: in the text, the recipe, its masks, and a few trials.
+    """Find what makes training fail: in the text, the recipe, its masks, and a few trials; or, with
+    --machine, whether this machine computes right.
 
     The exit code is 0 where nothing is worse than a note, 1 where a check warns or fails, and 2, as
     everywhere, where the data or the recipe cannot be read.
@@ -38,6 +50,13 @@ def doctor(
     from bertwright.machine.process import tune_process
 
     tune_process()
+    if machine:
+        if data is not None:
+            raise UserError(f"--machine reads no data: leave {data} out")
+        _check_machine(as_json)
+        return
+    if data is None:
+        raise UserError("name a data folder that prepare wrote, or add --machine")
     from bertwright.training.doctor import examine
 
     name, changes = recipe_and_changes(words)
@@ -51,6 +70,26 @@ def doctor(
     else:
         _print(found.findings)
     if found.verdict in ("warning", "error"):
+        raise typer.Exit(1)
+
+
+def _check_machine(as_json: bool) -> None:
+    """Report the checks of this machine; exit code 1 where one fails."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from bertwright.training.doctor.machine_checks import MachineCheck, machine_checks
+
+    checks = list[MachineCheck]()
+    console = Console(soft_wrap=True)
+    for check in machine_checks():
+        checks.append(check)
+        if not as_json:
+            mark = Text("ok   " if check.ok else "wrong", "green" if check.ok else "red")
+            console.print(mark, Text(check.name, "bold"), Text(check.detail))
+    if as_json:
+        report({"checks": [asdict(check) for check in checks]}, as_json)
+    if not all(check.ok for check in checks):
         raise typer.Exit(1)
 
 

@@ -43,6 +43,12 @@ def load() -> float | None:
         return None
 
 
+def is_quiet() -> bool:
+    """Return whether other programs leave this process its cores, as far as the system says."""
+    runnable = load()
+    return runnable is None or runnable < 0.75 * num_cores()
+
+
 def description() -> str:
     """Return the machine in words: ``AMD EPYC (AVX2), 2 cores, 23 GB of memory, no GPU``."""
     import torch

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertwright.axes import Precision
 from bertwright.machine.cache import recall, remember
-from bertwright.machine.description import processor
+from bertwright.machine.description import is_quiet, processor
 from bertwright.machine.process import synchronise
 
 if TYPE_CHECKING:
@@ -96,11 +96,15 @@ def product_rates() -> Rates:
 @cache
 def _product_rates(measured_on: str) -> Rates:
     known = recall(RATES_FILE).get(measured_on)
-    if isinstance(known, dict) and known.keys() == Rates.__annotations__.keys():
-        return Rates(**known)
-    rates = measure_rates()
-    remember(RATES_FILE, {measured_on: asdict(rates)})
-    return rates
+    entry = known if isinstance(known, dict) else {}
+    remembered = {name: float(entry.get(name, 0.0)) for name in Rates.__annotations__}
+    if entry.get("quiet") is True and remembered["float32"] > 0:
+        return Rates(**remembered)
+    # Other programs only make a rate lower: beside them it is measured again in the next process.
+    now = asdict(measure_rates())
+    rates = {name: max(rate, remembered[name]) for name, rate in now.items()}
+    remember(RATES_FILE, {measured_on: {**rates, "quiet": is_quiet()}})
+    return Rates(**rates)
 
 
 def measure_rates(seconds: float = RATE_SECONDS) -> Rates:
