@@ -16,10 +16,10 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input
 TORCH := $(shell grep '^torch==' constraints.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test recipes analyses compressions check format documents studies bench clean
+.PHONY: help setup quickstart test test-machines recipes analyses compressions check format documents studies bench clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: .venv/.development ## Create .venv with everything that development needs
 
@@ -29,6 +29,9 @@ quickstart: .venv/.runtime ## Train, fine-tune and export an encoder in ten minu
 
 test: .venv/.development ## Run all tests (warnings are errors)
 	$(BIN)/pytest -n 2 --dist worksteal
+
+test-machines: .venv/.development ## Run what computes as on other processors and compilers, and compare
+	$(BIN)/python tests/machines --document docs/results/machines.md
 
 check: .venv/.development ## Check format, lint, types, imports between rooms, documents
 	$(BIN)/ruff format --check .

@@ -1,8 +1,10 @@
 """The machine in words: processor, instruction sets, cores, load, memory, versions."""
 
+import math
 import os
 import platform
 import sys
+from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -28,10 +30,25 @@ INSTRUCTION_SETS = (
 
 
 def num_cores() -> int:
-    """Return the number of cores that this process may use."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Return the number of cores that this process may use: by its affinity, and by the quota of
+    its container."""
+    if sys.platform != "linux":
+        return os.cpu_count() or 1
+    cores, quota = len(os.sched_getaffinity(0)), cpu_quota()
+    return cores if quota is None else max(1, min(cores, math.ceil(quota)))
+
+
+def cpu_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
+    """Return the cores' worth of time that the control group of this process may use, None where
+    there is no limit."""
+    with suppress(OSError, ValueError):  # version 2
+        quota, period = (root / "cpu.max").read_text().split()
+        return None if quota == "max" else int(quota) / int(period)
+    with suppress(OSError, ValueError):  # version 1
+        quota = int((root / "cpu" / "cpu.cfs_quota_us").read_text())
+        period = int((root / "cpu" / "cpu.cfs_period_us").read_text())
+        return None if quota <= 0 else quota / period
+    return None
 
 
 def load() -> float | None:
@@ -70,9 +87,13 @@ def processor() -> str:
     since a name may stand for several generations: ``AMD EPYC (AVX2)``."""
     import torch
 
+    return f"{processor_name()} ({torch.backends.cpu.get_cpu_capability()})"
+
+
+def processor_name() -> str:
+    """Return the name of the processor alone, for which PyTorch is not imported."""
     name = platform.processor() or platform.machine()
-    name = _cpuinfo().get("model name", name)
-    return f"{name} ({torch.backends.cpu.get_cpu_capability()})"
+    return _cpuinfo().get("model name", name)
 
 
 def instruction_sets() -> list[str]:

@@ -6,6 +6,7 @@ measurement, once for each processor, number of threads and PyTorch, and remembe
 folder.
 """
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from bertwright.axes import Precision
 from bertwright.machine.cache import recall, remember
 from bertwright.machine.description import is_quiet, processor
-from bertwright.machine.process import synchronise
+from bertwright.machine.process import THREADS_FILE, synchronise, threads_key
 
 if TYPE_CHECKING:
     import torch
@@ -36,6 +37,10 @@ RATE_SECONDS = 0.15
 
 HOPELESS = 8.0
 """A precision whose first product takes so many times as long as float32's is not repeated."""
+
+
+NEARLY = 0.95
+"""The part of a rate that is as good as the whole."""
 
 
 @dataclass(frozen=True)
@@ -97,14 +102,43 @@ def product_rates() -> Rates:
 def _product_rates(measured_on: str) -> Rates:
     known = recall(RATES_FILE).get(measured_on)
     entry = known if isinstance(known, dict) else {}
-    remembered = {name: float(entry.get(name, 0.0)) for name in Rates.__annotations__}
+    remembered = {name: _number(entry.get(name)) for name in Rates.__annotations__}
     if entry.get("quiet") is True and remembered["float32"] > 0:
         return Rates(**remembered)
     # Other programs only make a rate lower: beside them it is measured again in the next process.
     now = asdict(measure_rates())
     rates = {name: max(rate, remembered[name]) for name, rate in now.items()}
-    remember(RATES_FILE, {measured_on: {**rates, "quiet": is_quiet()}})
+    quiet = is_quiet()
+    remember(RATES_FILE, {measured_on: {**rates, "quiet": quiet}})
+    if quiet and "OMP_NUM_THREADS" not in os.environ:
+        remember(THREADS_FILE, {threads_key(): useful_threads()})
     return Rates(**rates)
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def useful_threads(seconds: float = RATE_SECONDS) -> int:
+    """Return the smallest number of threads, of those PyTorch would take and half of them, that
+    multiplies nearly as fast as all of them; for the processes that follow."""
+    import torch
+
+    threads = torch.get_num_threads()
+    candidates = sorted({threads, max(1, threads // 2)})
+    product = _float_product("float32")
+    times: dict[int, list[float]] = {number: [] for number in candidates}
+    try:
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            for number in candidates:
+                torch.set_num_threads(number)
+                product()
+                times[number].append(_seconds(product))
+    finally:
+        torch.set_num_threads(threads)
+    fastest = min(_low(spent) for spent in times.values())
+    return next(n for n in candidates if _low(times[n]) <= fastest / NEARLY)
 
 
 def measure_rates(seconds: float = RATE_SECONDS) -> Rates:

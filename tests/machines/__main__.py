@@ -1,0 +1,198 @@
+"""Run what computes under several settings of a machine, and compare: ``make test-machines``.
+
+Every setting runs the tests of the rooms that compute, ``doctor --machine``, and short trainings
+whose losses must be those of every other setting, up to rounding. A setting that needs instructions
+which this processor lacks is left out, and that is said.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bertwright.document import table, write_section
+from bertwright.machine.description import has_instructions
+
+HERE = Path(__file__).parent
+TESTS = HERE.parent
+ROOMS = ("machine", "encoder", "objectives", "optimisers", "model", "training/compilation")
+
+COMPILERS = re.compile(r"(.*-)?(g\+\+|gcc|c\+\+|cc|clang|clang\+\+|cpp)(-\d+)?$")
+
+GENERIC = """#!/bin/sh
+# What -march=native means to a compiler that is older than the processor.
+exec g++ "$@" -march=x86-64-v4 -mavx512bf16 -mtune=generic -ftree-slp-vectorize
+"""
+
+TOLERANCES = {"float32": 1e-4, "bf16": 5e-3}
+"""By how much the losses of a setting may be off those of the first, relative."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A machine, as environment variables make it out of this one."""
+
+    name: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    instructions: str | None = None
+    miscompiles: bool = False
+
+
+def settings(folder: Path) -> list[Setting]:
+    """Return the settings; what they need lies in a folder."""
+    wrapper = folder / "generic-g++"
+    wrapper.write_text(GENERIC)
+    wrapper.chmod(0o755)
+    return [
+        Setting("as it is"),
+        Setting(
+            "AVX2 alone", {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}, "avx2"
+        ),
+        Setting(
+            "generic tuning for x86-64-v4",
+            {"CXX": str(wrapper)},
+            "avx512_bf16",
+            miscompiles=True,
+        ),
+        Setting("no compiler", {"PATH": str(_path_without_compilers(folder / "bin"))}),
+        Setting("a compiler that fails", {"CXX": "/bin/false"}),
+    ]
+
+
+def _path_without_compilers(folder: Path) -> Path:
+    """Return a folder with a link to every program of the path that is no compiler."""
+    folder.mkdir()
+    for directory in reversed(os.environ["PATH"].split(os.pathsep)):
+        for program in Path(directory).glob("*"):
+            if not COMPILERS.fullmatch(program.name):
+                link = folder / program.name
+                link.unlink(missing_ok=True)
+                link.symlink_to(program)
+    return folder
+
+
+@dataclass
+class Result:
+    """What a setting gave."""
+
+    name: str
+    tests: str
+    seconds: float
+    doctor_seconds: float
+    wrong_checks: list[str]
+    losses: dict[str, list[float]]
+
+
+def run(setting: Setting, folder: Path, workers: int) -> Result:
+    """Run everything under one setting, with caches of its own."""
+    caches = {
+        "XDG_CACHE_HOME": str(folder / "cache"),
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "code"),
+    }
+    environment = {**os.environ, **caches, **setting.environment}
+
+    def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, *arguments]
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, cwd=TESTS.parent, check=False
+        )
+
+    began = time.monotonic()
+    doctor = python("-m", "bertwright", "doctor", "--machine", "--json")
+    doctor_seconds = time.monotonic() - began
+    checks = json.loads(doctor.stdout)["checks"]
+    numbers = python(str(HERE / "losses.py"))
+    if numbers.returncode:
+        raise SystemExit(f"{setting.name}: {numbers.stderr}")
+    began = time.monotonic()
+    rooms = [str(TESTS / room) for room in ROOMS]
+    tests = python("-m", "pytest", "-q", "-n", str(workers), *rooms)
+    seconds = time.monotonic() - began
+    print(tests.stdout[-2000:] if tests.returncode else "", end="", file=sys.stderr)
+    return Result(
+        setting.name,
+        "failed" if tests.returncode else "passed",
+        seconds,
+        doctor_seconds,
+        [f"{check['name']}: {check['detail']}" for check in checks if not check["ok"]],
+        json.loads(numbers.stdout),
+    )
+
+
+def differences(first: Result, other: Result) -> list[str]:
+    """Return the names of the trainings whose losses are further apart than rounding."""
+    return [
+        name
+        for name, losses in first.losses.items()
+        if any(
+            abs(a - b) > TOLERANCES[name.split(", ")[1]] * abs(a)
+            for a, b in zip(losses, other.losses[name], strict=True)
+        )
+    ]
+
+
+def main() -> None:
+    """Run all settings, print what each gave, and exit with 1 where one is wrong."""
+    parser = argparse.ArgumentParser(prog="make test-machines", description=__doc__)
+    parser.add_argument("--document", type=Path, help="a Markdown file to write the table into")
+    parser.add_argument("--workers", type=int, default=2)
+    arguments = parser.parse_args()
+    results, wrong = list[Result](), list[str]()
+    with tempfile.TemporaryDirectory() as folder:
+        for number, setting in enumerate(settings(Path(folder))):
+            needed = setting.instructions
+            if needed is not None and not has_instructions(needed):
+                print(f"{setting.name}: left out, this processor has no {needed}")
+                continue
+            caches = Path(folder) / str(number)
+            caches.mkdir()
+            result = run(setting, caches, arguments.workers)
+            shutil.rmtree(caches, ignore_errors=True)
+            results.append(result)
+            apart = differences(results[0], result)
+            wrong += [f"{setting.name}: {name}" for name in apart]
+            wrong += [f"{setting.name}: tests"] * (result.tests == "failed")
+            found = any("miscompiles" in check for check in result.wrong_checks)
+            wrong += [f"{setting.name}: not found by doctor"] * (setting.miscompiles and not found)
+            print(f"{setting.name}: tests {result.tests} in {result.seconds:.0f} s", flush=True)
+    lines = _table(results)
+    print(*lines, sep="\n")
+    if arguments.document is not None:
+        write_section(arguments.document, "settings of one machine", lines)
+    if wrong:
+        raise SystemExit("wrong: " + "; ".join(wrong))
+
+
+def _table(results: list[Result]) -> list[str]:
+    columns = {
+        "name": "setting",
+        "tests": "tests",
+        "seconds": "seconds",
+        "doctor": "doctor, seconds",
+        "wrong": "what doctor finds wrong",
+        "apart": "losses further apart than rounding",
+    }
+    rows = [
+        {
+            "name": result.name,
+            "tests": result.tests,
+            "seconds": round(result.seconds),
+            "doctor": round(result.doctor_seconds),
+            "wrong": "; ".join(result.wrong_checks) or "nothing",
+            "apart": ", ".join(differences(results[0], result)) or "none",
+        }
+        for result in results
+    ]
+    return table(columns, rows)
+
+
+if __name__ == "__main__":
+    main()
