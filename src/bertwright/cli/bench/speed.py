@@ -35,6 +35,25 @@ def pretrain(
 
 
 @app.command()
+def budget(
+    data: Annotated[Path, typer.Option(help="A data folder that prepare wrote.")],
+    recipe: Annotated[str, typer.Option(help="What is trained.")] = "modern-tiny",
+    seconds: Annotated[float, typer.Option(min=1, help="The budget of every run.")] = 300.0,
+    times: Annotated[int, typer.Option(min=1, help="Runs of every contestant.")] = 3,
+    before: Annotated[
+        Path | None, typer.Option(help="Another checkout, to compare with on a quiet machine.")
+    ] = None,
+    document: Document = None,
+    as_json: AsJson = False,
+) -> None:
+    """Whether a budget is kept, beside busy processes and on a quiet machine, and its steps."""
+    from bertwright.bench import budgets
+
+    results = budgets.compare(data, recipe, seconds, times, before, say)
+    publish("budget", results, budgets.COLUMNS, document, as_json)
+
+
+@app.command()
 def embed(
     text: Annotated[
         Path | None,
