@@ -23,7 +23,8 @@ from bertwright.machine.compiler import (
 
 
 @pytest.fixture(autouse=True)
-def _forget_the_toolchain() -> None:
+def _forget_the_toolchain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCHINDUCTOR_CPP_MARCH", raising=False)
     compiler_version.cache_clear()
     toolchain.cache_clear()
 
@@ -164,3 +165,8 @@ def test_infinities_and_steps_are_right_where_they_are_the_same() -> None:
     assert largest_error(off[0], right[0]) > 1
     assert largest_error(off[1], right[1]) == 1.0
     assert largest_error(right[1] + 1, right[1]) == 0.0
+
+
+def test_the_instruction_set_can_be_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CPP_MARCH", "native")
+    assert target_flags() == "native"

@@ -59,15 +59,16 @@ def tune_compiler() -> None:
     dynamo.recompile_limit, dynamo.accumulated_recompile_limit = 64, 1024
     functorch.ban_recompute_used_far_apart = False
     inductor.cpp.vec_isa_ok = True
-    if inductor.cpp.march is None:
-        inductor.cpp.march = target_flags()
+    inductor.cpp.march = target_flags()
 
 
 def target_flags() -> str | None:
     """Return what follows ``-march=`` for the code of this process; None, which leaves the choice
-    to PyTorch, on other processors than x86."""
+    to PyTorch, on other processors than x86. ``TORCHINDUCTOR_CPP_MARCH`` decides otherwise."""
     import torch
 
+    if (stated := os.environ.get("TORCHINDUCTOR_CPP_MARCH")) is not None:
+        return stated
     if platform.machine().lower() not in ("x86_64", "amd64") or sys.platform != "linux":
         return None
     capability = torch.backends.cpu.get_cpu_capability()
