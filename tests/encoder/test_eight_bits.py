@@ -16,6 +16,7 @@ from bertwright.encoder.kernels.eight_bits import (
     quantised,
     saturates,
 )
+from bertwright.machine.compiler import say_once
 from bertwright.machine.speed import multiplies_bfloat16
 from bertwright.model import Model
 from recipes_at_toy_size import LENGTH, SYSTEMS, VOCABULARY, toy
@@ -102,3 +103,16 @@ def test_every_encoder_says_nearly_the_same(system):
         exact, found = model.encoder(pieces), small(pieces)
     alike = torch.cosine_similarity(exact.double().flatten(), found.double().flatten(), 0)
     assert alike > 0.99
+
+
+def test_products_that_are_wrong_are_not_used(monkeypatch, capsys):
+    say_once.cache_clear()
+    plain, x = linear(24, 40), places(7, 24)
+    right = EightBitLinear(plain)(x)
+    fast = EightBitLinear._fast_sums
+    monkeypatch.setattr(EightBitLinear, "_fast_sums", lambda self, steps: 2 * fast(self, steps))
+    layer = EightBitLinear(plain)
+    for _ in range(2):
+        assert torch.allclose(layer(x), right, rtol=0.02, atol=0.02)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "8-bit products are off by" in line

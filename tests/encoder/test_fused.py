@@ -11,13 +11,14 @@ from torch import Tensor
 
 from bertwright.encoder.kernels import fused as fused_module
 from bertwright.encoder.kernels.fused import fused
+from bertwright.machine.compiler import say_once
 
 
 @pytest.fixture(autouse=True)
 def _empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(fused_module, "compilation_obstacle", lambda: None)
-    fused_module._say_once.cache_clear()
+    say_once.cache_clear()
 
 
 def made_by(monkeypatch: pytest.MonkeyPatch, compiler: Callable[..., Any]) -> list[str]:

@@ -159,6 +159,12 @@ class Uncompilable(Exception):
     """Something cannot be compiled, or computes something else then; the message says why."""
 
 
+@cache
+def say_once(sentence: str) -> None:
+    """Print a sentence on stderr, once in a process."""
+    print(sentence, file=sys.stderr, flush=True)
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of what an error says, or its name where it says nothing."""
     return str(error).strip().partition("\n")[0][:300] or type(error).__name__

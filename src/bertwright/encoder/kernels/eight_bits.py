@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from bertwright.encoder.feed_forward import ACTIVATIONS, PlainFeedForward
-from bertwright.encoder.kernels.fused import fused
+from bertwright.encoder.kernels.fused import fused, tolerance_for
 from bertwright.encoder.kernels.packed import ROWS_HINT, replace_linear
 from bertwright.encoder.taps import Site
+from bertwright.machine.compiler import largest_error, say_once
 from bertwright.machine.description import has_instructions
 
 STEPS = 127
@@ -95,7 +96,10 @@ def activated(sums: Tensor, scales: Tensor, bias: Tensor, activation: str) -> tu
 
 
 class EightBitLinear(nn.Module):
-    """A linear layer. Its weights stay beside, for whoever asks for some of them."""
+    """A linear layer whose products are in 8 bits. The float weights stay beside.
+
+    Its first product is compared with the plain one; where the two differ, the plain one is used.
+    """
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
@@ -107,16 +111,33 @@ class EightBitLinear(nn.Module):
         exact = self.weight.float()
         highest = FEWER_STEPS if saturates() else STEPS
         self._scales = exact.abs().amax(1).clamp(min=SMALLEST) / highest
-        steps = (exact / self._scales[:, None]).round().to(torch.int8)
-        self._packed = torch.ops.onednn.qlinear_prepack(steps, [ROWS_HINT, inner])
+        self._packed = torch.ops.onednn.qlinear_prepack(self._steps(), [ROWS_HINT, inner])
         self._zero = torch.zeros(width, dtype=torch.int64)
+        self._is_right: bool | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         steps, scales = quantised(x.reshape(-1, x.shape[-1]))
         return rescaled(self.sums(steps), scales, self.added).view(*x.shape[:-1], -1)
 
     def sums(self, steps: Tensor) -> Tensor:
-        """Of products, (T, D) uint8 to (T, N), times the scales of the outputs."""
+        """Return the sums of products, (T, D) uint8 to (T, N), times the scales of the outputs."""
+        if self._is_right is None and len(steps):
+            right = self._plain_sums(steps)
+            error = largest_error(self._fast_sums(steps), right)
+            self._is_right = error <= tolerance_for(right.dtype)
+            if not self._is_right:
+                say_once(f"8-bit products are off by {error:.1%} on this processor: not used")
+        return self._plain_sums(steps) if self._is_right is False else self._fast_sums(steps)
+
+    def _steps(self) -> Tensor:
+        """Return the weights as whole steps, (N, D) int8."""
+        return (self.weight.float() / self._scales[:, None]).round().to(torch.int8)
+
+    def _plain_sums(self, steps: Tensor) -> Tensor:
+        products = (steps.float() - (STEPS + 1)) @ self._steps().float().T
+        return (products * self._scales).to(self.weight.dtype)
+
+    def _fast_sums(self, steps: Tensor) -> Tensor:
         products = torch.ops.onednn.qlinear_pointwise
         given, wanted = (steps, 1.0, STEPS + 1), (1.0, 0, self.weight.dtype)
         weight = (self._packed, self._scales, self._zero)

@@ -4,7 +4,6 @@ right.
 The first result of every class of shapes is compared with that of the function as it is written.
 """
 
-import sys
 from collections.abc import Callable
 from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar, cast
@@ -20,6 +19,7 @@ from bertwright.machine.compiler import (
     fingerprint,
     first_line,
     largest_error,
+    say_once,
     tensors_in,
     tune_compiler,
 )
@@ -49,7 +49,7 @@ def fused(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     def reject(reason: str) -> None:
         nonlocal rejected
         rejected = True
-        _say_once(f"kernels are not compiled: {reason}")
+        say_once(f"kernels are not compiled: {reason}")
 
     @wraps(function)
     def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
@@ -85,15 +85,15 @@ def fused(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     return run
 
 
-@cache
-def _say_once(sentence: str) -> None:
-    print(sentence, file=sys.stderr, flush=True)
+def tolerance_for(dtype: torch.dtype) -> float:
+    """Return by how much a result of a kernel may be off in a precision."""
+    return TOLERANCES.get(dtype, TOLERANCE)
 
 
 def _difference(value: Any, right: Any) -> str | None:
     """Return how a compiled result differs from what is right, None where it agrees."""
     error = largest_error(value, right)
-    tolerances = [TOLERANCES.get(tensor.dtype, TOLERANCE) for tensor in tensors_in(right)]
+    tolerances = [tolerance_for(tensor.dtype) for tensor in tensors_in(right)]
     if error <= max(tolerances, default=TOLERANCE):
         return None
     return f"{compiler_version()} miscompiles it, its result is off by {error:.1%}"
