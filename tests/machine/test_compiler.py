@@ -10,13 +10,12 @@ import pytest
 import torch
 
 from bertwright.machine import compiler
+from bertwright.machine.compiled import Compilable, largest_error
 from bertwright.machine.compiler import (
-    Compilable,
     compilation_obstacle,
     compiler_version,
     cpp_compiler,
     fingerprint,
-    largest_error,
     target_flags,
     toolchain,
 )

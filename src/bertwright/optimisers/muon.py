@@ -12,7 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from bertwright.machine.compiler import Compilable
+from bertwright.machine.compiled import Compilable
 from bertwright.optimisers.adam import AdamFamily, AdamUpdate, decoupled_update
 from bertwright.optimisers.optimiser import Update
 from bertwright.optimisers.parameters import MasterParameters

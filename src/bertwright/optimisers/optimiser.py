@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from bertwright.axes import Choice
-from bertwright.machine.compiler import Compilable
+from bertwright.machine.compiled import Compilable
 from bertwright.optimisers.parameters import MasterParameters, fill
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from bertwright.machine.compiler import Compilable
+from bertwright.machine.compiled import Compilable
 from bertwright.optimisers.adam import PIECE
 
 

@@ -15,7 +15,8 @@ from bertwright.encoder.feed_forward import ACTIVATIONS, PlainFeedForward
 from bertwright.encoder.kernels.fused import fused, tolerance_for
 from bertwright.encoder.kernels.packed import ROWS_HINT, replace_linear
 from bertwright.encoder.taps import Site
-from bertwright.machine.compiler import largest_error, say_once
+from bertwright.machine.compiled import largest_error
+from bertwright.machine.compiler import say_once
 from bertwright.machine.description import has_instructions
 
 STEPS = 127

@@ -12,15 +12,13 @@ import torch
 from torch import Tensor
 
 from bertwright.machine.cache import recall, remember
+from bertwright.machine.compiled import copy_tensors, largest_error, tensors_in
 from bertwright.machine.compiler import (
     compilation_obstacle,
     compiler_version,
-    copy_tensors,
     fingerprint,
     first_line,
-    largest_error,
     say_once,
-    tensors_in,
     tune_compiler,
 )
 
