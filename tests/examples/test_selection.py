@@ -11,7 +11,7 @@ from bertwright.errors import UserError
 from bertwright.examples.assembly import DocSentences, SegmentPair
 from bertwright.examples.coordinates import Coordinates, Rows
 from bertwright.examples.selection import FILLER, NGrams, Selection, Spans, Tokens, WholeWords
-from bertwright.examples.selection.words import fill
+from bertwright.examples.selection.filling import fill
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.randomness import Draw
 
@@ -49,11 +49,12 @@ def test_selections_are_lawful(selection, text, rate, seed):
             budget = max(1, round(rate * rows.real[row].sum()))
             candidates = np.flatnonzero(~rows.special[row])
             assert len(chosen) <= budget
-            if isinstance(selection, Tokens | Spans):
+            words = rows.coordinates.word[row]
+            whole = set(np.flatnonzero(np.isin(words, words[chosen]))) == set(chosen)
+            if isinstance(selection, Tokens | Spans) or not whole:
                 assert len(chosen) == min(budget, len(candidates))
                 continue
-            words = rows.coordinates.word[row]
-            assert set(np.flatnonzero(np.isin(words, words[chosen]))) == set(chosen)
+            assert len(chosen) >= min(0.9 * budget, len(candidates))
             left = [np.sum(words == w) for w in set(words[candidates]) - set(words[chosen])]
             assert all(len(chosen) + size > budget for size in left)
 
@@ -72,11 +73,23 @@ def test_fewer_candidates_than_questions():
 
 
 def test_a_word_that_exceeds_the_budget_is_skipped():
-    rows = rows_of_words([-1, 0, 0, 0, 0, 1, 2, -1])
+    """While what is left is at most a tenth of the budget."""
+    rows = rows_of_words([-1, *[0] * 20, *range(1, 10), -1])
     for seed in range(20):
-        where, weight = select(WholeWords(), rows, 0.4, Draw(seed))  # three pieces
-        assert where.tolist() == [[5, 6, 1]]
-        assert weight.tolist() == [[1, 1, 0]]
+        where, weight = select(WholeWords(), rows, 0.32, Draw(seed))  # ten tokens
+        assert where.tolist() == [[*range(21, 30), 1]]
+        assert weight.tolist() == [[*[1] * 9, 0]]
+
+
+def test_single_tokens_fill_a_budget_that_no_word_fits():
+    rows = rows_of_words([-1, 0, 0, 0, 0, 1, 2, -1])
+    filling = set()
+    for seed in range(40):
+        where, weight = select(WholeWords(), rows, 0.4, Draw(seed))  # three tokens
+        assert weight.tolist() == [[1, 1, 1]]
+        assert where[0, 1:].tolist() == [5, 6]
+        filling.add(int(where[0, 0]))
+    assert filling == {1, 2, 3, 4}
 
 
 @given(

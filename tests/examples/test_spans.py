@@ -39,14 +39,14 @@ def test_lengths_follow_their_law(selection):
 
 
 def test_spans_begin_with_words_and_n_grams_end_with_them():
-    word = [-1, 0, 0, 0, 1, 2, 2, 3, -1, 4, 4, 5, 6, 6, 6, 7, -1]
-    begins = {1, 4, 5, 7, 9, 11, 12, 15}
+    word = [-1, 0, 0, 0, 1, 2, 2, 3, -1, 4, 4, 5, 6, 6, 6, 7, *range(8, 20), -1]
+    begins = {1, 4, 5, 7, 9, 11, 12, *range(15, 28)}
     rows = rows_of(word, 500)
     for selection in (Spans(), NGrams()):
-        found = chosen(selection, rows, 0.4)
+        found = chosen(selection, rows, 0.3)
         for where, weight, unit in zip(found.where, found.weight, found.unit, strict=True):
             kept = where[weight > 0]
-            assert not {0, 8, 16} & set(kept.tolist())
+            assert not {0, 8, 28} & set(kept.tolist())
             assert set(unit[weight > 0].tolist()) <= begins
             if isinstance(selection, NGrams):
                 words = np.array(word)

@@ -8,7 +8,8 @@ both sides, with masks or in a permuted order, sees the same: the words that are
 the rounds before. A causal model sees what stands before each piece. Which words are asked for is a
 hash of the document's number and of the bytes of the words before it in the document, so they are
 the same for every tokenizer (counting words instead would lose step after a piece that covers two
-words). Documents are cut into windows between words.
+words). Documents are cut into windows between words; a word longer than a window is asked in parts,
+one in each window.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -111,16 +112,18 @@ def _windows(split: Split, room: int, most_bytes: int) -> Iterator[_Window]:
         if (before >= left).any():
             stop = start + int(first[before >= left][0])
         for begin, end in _cuts(first, stop - start, room):
-            inside = hidden & (first >= begin) & (last <= end)
             turn = np.full(end - begin, -1, np.int64)
-            for word in np.flatnonzero(inside):
-                turn[first[word] - begin : last[word] - begin] = np.arange(last[word] - first[word])
+            for word in np.flatnonzero(hidden & (first < end) & (last > begin)):
+                # Of a word longer than a window every window asks for its part.
+                here, after = max(first[word], begin), min(last[word], end)
+                turn[here - begin : after - begin] = np.arange(after - here)
+            begins = hidden & (first >= begin) & (first < end)
             yield _Window(
                 None if split.languages is None else int(split.languages[document]),
                 split.pieces(start + begin, start + end),
                 turn,
-                int(sizes[inside].sum()),
-                int(inside.sum()),
+                int(sizes[begins].sum()),
+                int(begins.sum()),
             )
         left -= int(sizes.sum())
         if left <= 0:

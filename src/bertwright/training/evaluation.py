@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from bertwright.encoder.kernels.noise import Noise
 from bertwright.encoder.memory import Memory
+from bertwright.errors import UserError
 from bertwright.examples.assembly import Assembly, MixedRows, RowSource
 from bertwright.examples.batches import Batch, make_batch
 from bertwright.examples.corruption import Replace
@@ -94,6 +95,8 @@ class HeldOut:
     labels: tuple[str, ...]
     known: Mapping[str, float]
     """What can be said of the masked question without reading."""
+    idle: tuple[str, ...] = ()
+    """Objectives that have no target in the text, and so no figures."""
 
     def figures(self, model: Answering, device: torch.device) -> dict[str, float]:
         """Loss and accuracy of each question; perplexity and what stands beside the masked one; the
@@ -105,6 +108,8 @@ class HeldOut:
         found = {name: _summed(by_label.values(), name) for name in self.objectives}
         figures: dict[str, float] = {}
         for name, objective in self.objectives.items():
+            if name in self.idle:
+                continue
             nats, right, count, leaning = found[name]
             figures[f"{figure_name(name)}_loss"] = nats / count
             if isinstance(objective, Masked):
@@ -131,7 +136,8 @@ def held_out(recipe: Recipe, phase: int, data: Data, num_tokens: int) -> HeldOut
     """The questions of a phase on at least one row (of every language, where they are read apart)
     and about ``num_tokens`` places.
 
-    Errors: UserError where the held-out split has too little text for one row.
+    Errors: UserError where the held-out split has too little text for one row, or no target for any
+    objective.
     """
     assembly = recipe.assembly_of(phase)
     asked = recipe.objectives_of(phase)
@@ -149,9 +155,20 @@ def held_out(recipe: Recipe, phase: int, data: Data, num_tokens: int) -> HeldOut
             for number, part in enumerate(parts)
         )
         labels += of_parts
+    idle = tuple(name for name in objectives if not _has_targets(batches, name))
+    if len(idle) == len(objectives):
+        raise UserError(
+            f"the held-out text of {data.path} has no target for objectives.{idle[0]}: prepare it "
+            f"with a larger --heldout"
+        )
     masked = masked_name(objectives)
-    known = {} if masked is None else _without_reading(batches, masked, data)
-    return HeldOut(objectives, tuple(batches), tuple(labels), known)
+    known = {} if masked in (None, *idle) else _without_reading(batches, masked, data)
+    return HeldOut(objectives, tuple(batches), tuple(labels), known, idle)
+
+
+def _has_targets(batches: Sequence[Batch], name: str) -> bool:
+    questions = (batch.questions[name] for batch in batches if name in batch.questions)
+    return any(question.weight.any() for question in questions)
 
 
 def _undisturbed(turn: Turn) -> Iterator[Mapping[str, Objective]]:

@@ -29,6 +29,9 @@ from bertwright.training.clock import Place
 from bertwright.training.distributed import ALONE, Processes
 from bertwright.training.row_sources import RowSources
 
+LOOKED_AT, LOOKED_AT_ONCE = 2048, 64
+"""Sequences in which an objective must have a target."""
+
 BATCH_STAGES = 8
 """A batch that grows has so many sizes on the way: each number of rows is compiled anew."""
 
@@ -49,14 +52,35 @@ class RecipeBatches:
         self._sources = RowSources(recipe, data, "train", recipe.seed)
 
     def plan(self) -> None:
-        """Plan the rows of every phase and ask its first one, so that what the data lack is said
-        before anything is trained.
+        """Plan the sequences of every phase and mask its first one, so that what the data lack is
+        said before anything is trained.
 
-        Errors: UserError for what they lack.
+        Errors: UserError for what they lack, and for an objective that has no target in them.
         """
         for phase, turns in enumerate(self._turns):
             for turn in turns:
-                self._rows(Place(0, 0.0, phase), turn.objectives, np.arange(1))
+                place = Place(0, 0.0, phase)
+                first = self._rows(place, turn.objectives, np.arange(1))
+                self._require_targets(place, turn.objectives, first)
+
+    def _require_targets(
+        self, place: Place, objectives: Mapping[str, Objective], batch: Batch
+    ) -> None:
+        """UserError for an objective without a target in a batch and in sequences from all over
+        the data."""
+        number = self.rows_in_epoch(place.phase, objectives)
+        some = np.unique(np.linspace(0, number - 1, LOOKED_AT).astype(np.int64))
+        idle = set(objectives)
+        for part in (None, *np.split(some, range(LOOKED_AT_ONCE, len(some), LOOKED_AT_ONCE))):
+            if part is not None:
+                batch = self.asked(place, objectives, part, np.zeros_like(part))
+            idle = {name for name in idle if not batch.questions[name].weight.any()}
+            if not idle:
+                return
+        raise UserError(
+            f"objectives.{min(idle)} has no target in {len(some):,} sequences of the data: nothing "
+            f"would be learned; prepare other text, or remove the objective"
+        )
 
     def __call__(self, place: Place) -> StepBatch[Batch]:
         """The batch of a step."""

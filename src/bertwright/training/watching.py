@@ -89,9 +89,9 @@ class HeldOutWatch:
         self._clock.closing = SAVING_SECONDS + self._seconds_at_the_end()
         if place.progress >= WARN_AFTER:
             self._warn_of_plateau(place.phase, figures)
-        objectives = self._recipe.objectives_of(place.phase)
+        first = next(name for name in questions.objectives if name not in questions.idle)
         alike = self._asked_of(place.phase) == self._asked_of(self._last)
-        score = figures[f"{figure_name(next(iter(objectives)))}_loss"] if alike else None
+        score = figures[f"{figure_name(first)}_loss"] if alike else None
         return Evaluation(score, {f"heldout_{name}": value for name, value in figures.items()})
 
     def at_the_end(self) -> dict[str, float]:
@@ -141,12 +141,17 @@ class HeldOutWatch:
             except UserError as error:
                 self._say(f"nothing is evaluated: {error}")
                 found = None
+            if found is not None and found.idle:
+                self.warn(
+                    f"the held-out text has no target for {', '.join(found.idle)}: that is not "
+                    f"evaluated; prepare it with a larger --heldout"
+                )
             self._questions[phase] = found
         return self._questions[phase]
 
     def _warn_of_plateau(self, phase: int, figures: dict[str, float]) -> None:
         name = masked_name(self._recipe.objectives_of(phase))
-        if name is None or self._warned:
+        if name is None or self._warned or "unigram_entropy" not in figures:
             return
         loss, entropy = figures[f"{figure_name(name)}_loss"], figures["unigram_entropy"]
         if loss > entropy - PLATEAU:

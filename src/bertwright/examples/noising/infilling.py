@@ -19,6 +19,7 @@ from bertwright.examples.noising.noising import (
 )
 from bertwright.examples.questions import Question
 from bertwright.examples.selection.choosing import in_hash_order
+from bertwright.examples.selection.unspaced import unspaced
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.randomness import Draw
 
@@ -28,7 +29,7 @@ class Infilling(Noising):
     a span of no words puts a mask between two. ``permuted`` shuffles the sentences first.
 
     The spans and the words that stay lie in a random order: spans may touch, none overlap. The last
-    one is cut where the budget ends.
+    one is cut where the budget ends. In text without spaces tokens count as words.
     """
 
     kind: Literal["infilling"] = "infilling"
@@ -140,11 +141,11 @@ def _by_sentence(rows: Rows, draw: Draw) -> Places:
 
 
 def _word_starts(rows: Rows, order: Places) -> NDArray[np.bool_]:
-    """Where words begin (B, L), the pieces being in another order."""
+    """Return where words begin (B, L), the tokens being in another order."""
     word = rows.coordinates.word
     if word is None:
         raise UserError("infilling needs rows that know where words begin")
     moved = np.take_along_axis(word, order, 1)
     begins = np.ones(word.shape, np.bool_)
     begins[:, 1:] = moved[:, 1:] != moved[:, :-1]
-    return begins & ~rows.special
+    return (begins | unspaced(begins, rows.special)) & ~rows.special

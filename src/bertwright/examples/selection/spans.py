@@ -1,4 +1,4 @@
-"""Spans: runs of words, or of pieces, that are asked about together.
+"""Spans: runs of words, or of tokens, that are masked together.
 
 Both kinds draw a beginning and a length again and again until the budget of a row is spent; all
 rows take one turn at a time together.
@@ -13,6 +13,8 @@ from pydantic import Field
 from bertwright.errors import UserError
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.selection.choosing import Chosen, Selection, in_hash_order
+from bertwright.examples.selection.filling import fill_shortfall
+from bertwright.examples.selection.unspaced import unspaced
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.randomness import Draw
 
@@ -24,7 +26,7 @@ class Runs(Selection):
 
     A run has n of 1 to ``longest`` words with a probability that goes as (1 - ``stop``)^n
     (``geometric``, renormalised, not clipped), as 1/n (``harmonic``) or not at all (``uniform``).
-    ``of`` counts pieces in the place of words.
+    ``of`` counts tokens in the place of words; so do sequences of text without spaces.
     """
 
     law: Literal["geometric", "harmonic", "uniform"] = "geometric"
@@ -68,7 +70,8 @@ class Runs(Selection):
             left = left - taken.sum(axis=1, keepdims=True)
             if not left.any():
                 break
-        return Chosen.listed(self._together(unit, column), slots)
+        unit = fill_shortfall(self._together(unit, column), (), rows, draw, number)
+        return Chosen.listed(unit, slots)
 
     def _beginnings(self, rows: Rows, begins: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """The places (B, L) that are as likely to have a run begin at their word."""
@@ -100,6 +103,7 @@ class Runs(Selection):
             raise UserError("a selection of runs of words needs rows that know where words begin")
         begins = np.ones(word.shape, np.bool_)
         begins[:, 1:] = (word[:, 1:] != word[:, :-1]) | rows.special[:, 1:]
+        begins |= unspaced(begins, rows.special)
         first = np.maximum.accumulate(np.where(begins, column, 0), axis=1)
         after = np.full(word.shape, length, np.int64)
         after[:, :-1] = np.where(begins, column, length)[:, 1:]
@@ -153,7 +157,8 @@ class Spans(Runs):
 class NGrams(Runs):
     """Runs of n whole words from a random word on (Lan et al. 2020, section 4.1).
 
-    A run that would exceed the budget, or meet another, is shortened to the words that fit.
+    A run that would exceed the budget, or meet another, is shortened to the words that fit. Where
+    that leaves more than a tenth of the budget, single tokens fill it.
     """
 
     kind: Literal["n-grams"] = "n-grams"

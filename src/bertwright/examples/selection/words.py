@@ -8,21 +8,25 @@ from pydantic import Field
 
 from bertwright.errors import UserError
 from bertwright.examples.coordinates import Rows
-from bertwright.examples.selection.choosing import Chosen, Selection, Share, in_hash_order
+from bertwright.examples.selection.choosing import Chosen, Selection, Share
+from bertwright.examples.selection.filling import fill_shortfall, whole_units
 from bertwright.examples.selection.tokens import Tokens
+from bertwright.examples.selection.unspaced import unspaced
 from bertwright.examples.vocabulary import Vocabulary
 from bertwright.randomness import Draw
 from bertwright.schedules import Constant
 
 
 class WholeWords(Selection):
-    """All pieces of a word or none (google-research/bert, May 2019).
+    """All tokens of a word or none (google-research/bert, May 2019).
 
-    Words are taken in random order while they fit in the budget, which counts pieces; a word that
-    would exceed what is left of it is skipped, not cut. Words end at special tokens, where the
-    official code glues a continuation piece at the start of a truncated text to the word before.
+    Words are taken in random order while they fit in the budget, which counts tokens; a word that
+    would exceed what is left of it is skipped. Where that leaves more than a tenth of the budget,
+    single tokens of the skipped words fill it. In text without spaces tokens count as words. Words
+    end at special tokens, where the official code glues a continuation token at the start of a
+    truncated text to the word before.
 
-    So it is in a share ``whole`` of the rows; in the others pieces are chosen one by one.
+    This holds in a fraction ``whole`` of the sequences; in the others tokens are chosen one by one.
     """
 
     kind: Literal["whole-words"] = "whole-words"
@@ -49,36 +53,18 @@ class WholeWords(Selection):
         number: NDArray[np.int64],
         slots: int,
     ) -> Chosen:
-        word = self._units(rows)
-        num_rows, length = word.shape
-        candidate = (word >= 0) & ~rows.special
-        flat = word + length * np.arange(num_rows)[:, None]
-        sizes = np.bincount(flat[candidate], minlength=num_rows * length).reshape(word.shape)
-        order, _ = in_hash_order(sizes > 0, draw)
-        taken = fill(np.take_along_axis(sizes, order, 1), number)
-        chosen_word = np.zeros(word.shape, np.bool_)
-        np.put_along_axis(chosen_word, order, taken, 1)
-        chosen = candidate & np.take_along_axis(chosen_word, np.maximum(word, 0), 1)
-        return Chosen.listed(np.where(chosen, word, -1), slots)
+        first, *smaller = self._levels(rows)
+        first = np.where(rows.special, -1, first)
+        unit = np.where(whole_units(first, number, draw), first, -1)
+        return Chosen.listed(fill_shortfall(unit, smaller, rows, draw, number), slots)
 
-    def _units(self, rows: Rows) -> NDArray[np.int32]:
-        """The number (B, L) within its row of what a place is chosen with, -1 where none is."""
+    def _levels(self, rows: Rows) -> list[NDArray[Any]]:
+        """Units that are chosen whole, the largest first: each array (B, L) numbers the unit of
+        every token within its sequence, -1 for special tokens."""
         word = rows.coordinates.word
         if word is None:
             raise UserError(f"selection {self.kind} needs rows that know where words begin")
-        return word
-
-
-def fill(sizes: NDArray[Any], budget: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which items (B, W), in their order, fit in a budget (B, 1) when misfits are skipped.
-
-    Each round takes all items up to the first misfit. An item that does not fit now never will, so
-    every round but the last takes at least one more item, and few rounds are needed.
-    """
-    taken = np.zeros(sizes.shape, np.bool_)
-    left = budget
-    while (open_items := (sizes > 0) & (sizes <= left) & ~taken).any():
-        filled = np.cumsum(np.where(open_items, sizes, 0), axis=1)
-        taken |= open_items & (filled <= left)
-        left = budget - np.where(taken, sizes, 0).sum(axis=1, keepdims=True)
-    return taken
+        begins = np.ones(word.shape, np.bool_)
+        begins[:, 1:] = (word[:, 1:] != word[:, :-1]) | rows.special[:, 1:]
+        column = np.arange(word.shape[1], dtype=word.dtype)
+        return [np.where(unspaced(begins, rows.special) & (word >= 0), column, word)]

@@ -81,12 +81,26 @@ def check_questions(
     rearranged = any(objective.rearranges for objective in objectives.values())
     for name, objective in objectives.items():
         subject = Subject(name, drawn, tokenizer.specials, tokenizer.size)
+        if not len(subject.where):
+            findings.append(no_targets(subject))
+            continue
         for kind, check in CHECKS if rearranged else CHECKS_BY_PLACE + CHECKS:
             if isinstance(objective, kind):
                 findings.append(check(subject, objective))
         if not objective.decodes:  # a decoder is asked in turn
             findings.append(asked_once(subject))
     return findings
+
+
+def no_targets(subject: Subject) -> Finding:
+    """Report an objective that has nothing to predict."""
+    return subject.finding(
+        "targets",
+        "error",
+        f"there is no target in {len(subject.originals.pieces):,} sequences",
+        f"nothing is learned from it: prepare other text, or remove objectives.{subject.name}",
+        asked=0,
+    )
 
 
 def asked_share(subject: Subject, objective: Hiding | Permutation) -> Finding:
