@@ -23,8 +23,9 @@ def projected_table(model: TextModel, tokenizer: Tokenizer, width: int) -> Tenso
     if tokenizer.hash == model.tokenizer.hash:
         vectors = table[: tokenizer.size]
     else:
-        read = [_read(tokenizer, piece, model.tokenizer) for piece in range(tokenizer.size)]
-        vectors = torch.stack([table[pieces].mean(0) for pieces in read])
+        vectors = table.new_zeros(tokenizer.size, table.shape[1])
+        for token in tokenizer.ids.tolist():
+            vectors[token] = table[_read(tokenizer, token, model.tokenizer)].mean(0)
     found = vectors @ main_axes(vectors, width)
     return nn.functional.pad(found, (0, width - found.shape[1])).float()
 

@@ -36,7 +36,7 @@ def static_table(
     Errors: UserError for more components than there can be.
     """
     specials, size = model.tokenizer.specials, model.tokenizer.size
-    pieces = np.array([piece for piece in range(size) if piece not in specials.all])
+    pieces = np.setdiff1d(model.tokenizer.ids, list(specials.all))
     states = _states(model, pieces, specials)
     if not 1 <= width <= min(states.shape):
         raise UserError(f"a width of {width} is none of 1 to {min(states.shape)}: choose one")

@@ -1,6 +1,5 @@
 """Corruption: what is seen at the chosen places instead of the piece that stands there."""
 
-from collections.abc import Iterable
 from typing import Literal, Self
 
 import numpy as np
@@ -83,15 +82,9 @@ class Replace(Corruption):
     def _drawn(
         self, vocabulary: Vocabulary, draw: Draw, where: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """A random piece for every place."""
+        """A random token for every place."""
         if self.random_from == "unigram":
             return vocabulary.piece_at(draw.uniform(where))
-        excluded = vocabulary.specials.all if self.random_from == "non-special" else ()
-        return _skipping(draw.integers(vocabulary.size - len(excluded), where), excluded)
-
-
-def _skipping(number: NDArray[np.int64], excluded: Iterable[int]) -> NDArray[np.int64]:
-    """The number-th piece, counted from 0, of those that are not excluded."""
-    for piece in sorted(excluded):
-        number += number >= piece
-    return number
+        plain = self.random_from == "non-special"
+        tokens = vocabulary.text_tokens if plain else vocabulary.tokens
+        return tokens[draw.integers(len(tokens), where)]

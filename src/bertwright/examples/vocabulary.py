@@ -10,19 +10,36 @@ from numpy.typing import NDArray
 from bertwright.errors import UserError
 
 if TYPE_CHECKING:
-    from bertwright.text.tokenizers import Specials
+    from bertwright.text.tokenizers import Specials, Tokenizer
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """How many pieces there are, which of them stand for no text, and how often each was seen.
+    """The token ids below ``size``, which of them are special, and how often each was seen.
 
-    ``counts`` is (size,), in the text that is trained on; None where nobody counted.
+    ``counts`` is (size,), in the text that is trained on; None where nobody counted. ``missing``
+    ids stand for no token.
     """
 
     size: int
     specials: "Specials"
     counts: NDArray[np.int64] | None = None
+    missing: frozenset[int] = frozenset()
+
+    @classmethod
+    def of(cls, tokenizer: "Tokenizer", counts: NDArray[np.int64] | None = None) -> "Vocabulary":
+        """Return the vocabulary of a tokenizer."""
+        return cls(tokenizer.size, tokenizer.specials, counts, tokenizer.missing)
+
+    @cached_property
+    def tokens(self) -> NDArray[np.int64]:
+        """The ids of all tokens, in rising order."""
+        return np.setdiff1d(np.arange(self.size), list(self.missing))
+
+    @cached_property
+    def text_tokens(self) -> NDArray[np.int64]:
+        """The ids of the tokens that are not special, in rising order."""
+        return np.setdiff1d(self.tokens, list(self.specials.all))
 
     def piece_at(self, share: NDArray[np.float64]) -> NDArray[np.int64]:
         """The pieces that stand at these shares, in [0, 1), of the text sorted by piece."""

@@ -66,7 +66,9 @@ def load_model(folder: Path) -> tuple[Model, Tokenizer]:
     tensors = read_tensors(folder / WEIGHTS)
     tokenizer = Tokenizer.load(folder)
     size = num_pieces(tensors, tokenizer, str(folder))
-    return filled(load_recipe(folder), size, tensors, str(folder / WEIGHTS)), tokenizer
+    model = filled(load_recipe(folder), size, tensors, str(folder / WEIGHTS))
+    model.keep_tokens(tokenizer)
+    return model, tokenizer
 
 
 def num_pieces(tensors: Mapping[str, Tensor], tokenizer: Tokenizer, origin: str) -> int:
@@ -156,7 +158,7 @@ def model_card(model: Model, tokenizer: Tokenizer, training: Mapping[str, Any]) 
         f"An encoder made with bertwright. Source of the recipe: {recipe.source or 'own'}.",
         "",
         f"- parameters: {number:,}",
-        f"- vocabulary: {tokenizer.size:,} ({tokenizer.kind})",
+        f"- vocabulary: {len(tokenizer.ids):,} ({tokenizer.kind})",
         *(
             f"- {name.replace('_', ' ')}: {value}"
             for name, value in training.items()

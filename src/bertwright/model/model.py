@@ -117,6 +117,8 @@ class Model(nn.Module):
         """
         model = Model(recipe, vocabulary_size)
         initialise(model, recipe.encoder.initialisation, recipe.seed)
+        if tokenizer is not None:
+            model.keep_tokens(tokenizer)
         choice, pieces = recipe.encoder.embeddings, model.encoder.embeddings.pieces
         if isinstance(choice, Characters) and isinstance(pieces, CharacterTable):
             numbers = [str(piece) for piece in range(vocabulary_size)]
@@ -192,10 +194,27 @@ class Model(nn.Module):
 
     def logits(self, states: Tensor) -> Tensor:
         """states (M, D) to logits over the vocabulary (M, V): those of the first part of a state,
-        which reads forward, where its halves read different ways."""
+        which reads forward, where its halves read different ways; -inf for rows of the table
+        without a token."""
+        return self._output().logits(self._forward_part(states), self.embedding)
+
+    def row_logits(self, states: Tensor) -> Tensor:
+        """The same of all rows of the table, as stock classes have them."""
+        return self._output().row_logits(self._forward_part(states), self.embedding)
+
+    def keep_tokens(self, tokenizer: Tokenizer) -> None:
+        """Predict nothing but the tokens of a tokenizer: a table may have other rows."""
+        ids = torch.from_numpy(tokenizer.ids)
+        for module in self.modules():
+            if isinstance(module, Output):
+                module.keep_tokens(ids)
+
+    def _output(self) -> Output:
         assert self.output is not None, "this recipe has no output over the vocabulary"
-        first = states[..., : self.recipe.encoder.part_width]
-        return self.output.logits(first, self.embedding)
+        return self.output
+
+    def _forward_part(self, states: Tensor) -> Tensor:
+        return states[..., : self.recipe.encoder.part_width]
 
     def record(
         self, *patterns: str, gradients: bool = False

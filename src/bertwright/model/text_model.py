@@ -69,6 +69,7 @@ class TextModel:
         self.device = torch.device("cpu") if precision == "int8" else usual_device()
         self.model = model.to(self.device).eval()
         self.tokenizer = tokenizer
+        self.model.keep_tokens(tokenizer)
         self.precision: ReadingPrecision = precision or usual_precision(self.device)
         if self.precision == "int8" and not eight_bits_are_fast():
             raise UserError(
@@ -195,7 +196,7 @@ class TextModel:
         where = hidden[0].nonzero().T
         states = states_asked(self.model, pieces, coordinates, hidden, where, mask)[0]
         chances = torch.softmax(self.model.logits(states).float(), -1)
-        chances = chances.topk(min(top_k, chances.shape[-1]))
+        chances = chances.topk(min(top_k, len(self.tokenizer.ids)))
         return [
             [
                 Guess(self.tokenizer.piece(int(i)), float(p))

@@ -105,7 +105,7 @@ class AdaptiveOutput(Output):
         first = nn.Linear(width, width, bias=False)
         self.projections = nn.ModuleList([first, *list(shared.projections)[1:]])
 
-    def logits(self, states: Tensor, embedding: Tensor) -> Tensor:
+    def row_logits(self, states: Tensor, embedding: Tensor) -> Tensor:
         """states (M, D) to the logarithms of probabilities (M, V)."""
         hidden = self._hidden(states)
         head = F.log_softmax(F.linear(*self._head(hidden, embedding)), dim=1)

@@ -142,22 +142,43 @@ class Output(nn.Module):
         self.table = table
         self.scale = choice.width(encoder) ** -0.5 if choice.scaled else 1.0
         self.z_loss, self.smoothing = choice.z_loss, choice.smoothing
+        self.num_rows = vocabulary_size
+        self.without_token: Tensor | None = None
         self._pointwise = PLAIN
 
     def share(self, embeddings: Embeddings) -> None:
         """Take over what is not handed in with every call; nothing, where that is one table."""
 
+    def keep_tokens(self, ids: Tensor) -> None:
+        """Predict no rows of the table but ``ids`` (N,): the others stand for no token."""
+        without_token = torch.ones(self.num_rows, dtype=torch.bool)
+        without_token[ids] = False
+        self.without_token = without_token if without_token.any() else None
+
     def logits(self, states: Tensor, embedding: Tensor) -> Tensor:
-        """states (M, D) to logits (M, V)."""
+        """states (M, D) to logits (M, V), -inf for rows of the table without a token."""
+        logits = self.row_logits(states, embedding)
+        if self.without_token is None:
+            return logits
+        return logits.masked_fill(self.without_token.to(logits.device), -torch.inf)
+
+    def row_logits(self, states: Tensor, embedding: Tensor) -> Tensor:
+        """states (M, D) to logits (M, V) of all rows of the table."""
         return nn.functional.linear(self._hidden(states), self._own(embedding), self.bias)
 
     def loss(
         self, states: Tensor, embedding: Tensor, target: Tensor, weight: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """The sum of losses and of right answers at states (M, D); see ``cross_entropy``."""
-        hidden, table = self._hidden(states), self._own(embedding)
+        """The sum of losses and of right answers at states (M, D); see ``cross_entropy``.
+
+        Where no gradient is asked for, rows of the table without a token have no part in it.
+        """
+        hidden, table, bias = self._hidden(states), self._own(embedding), self.bias
+        if self.without_token is not None and not torch.is_grad_enabled():
+            zeros = table.new_zeros(len(table)) if bias is None else bias
+            bias = zeros.masked_fill(self.without_token.to(zeros.device), -torch.inf)
         added = self.z_loss, self.smoothing
-        return cross_entropy(hidden, table, self.bias, target, weight, self._pointwise, *added)
+        return cross_entropy(hidden, table, bias, target, weight, self._pointwise, *added)
 
     def compile_parts(self) -> None:
         """Compile the transform and what stands between the products of the loss."""

@@ -20,10 +20,12 @@ NUM_CHARACTERS = 262
 def spelling(tokenizer: Tokenizer, size: int, longest: int) -> NDArray[np.int16]:
     """The characters of every piece, (size, longest).
 
-    A table may have more rows than there are pieces; those are written as nothing.
+    A table may have rows without a token; those are written as nothing.
     """
     specials = tokenizer.specials
-    written = [tokenizer.piece(i) if i < tokenizer.size else "" for i in range(size)]
+    written = [""] * size
+    for index in tokenizer.ids.tolist():
+        written[index] = tokenizer.piece(index)
     found = spelled(written, longest)
     for piece, character in ((specials.start, TEXT_START), (specials.end, TEXT_END)):
         found[piece] = _framed([character], longest)

@@ -8,7 +8,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import numpy as np
 import tokenizers as library
+from numpy.typing import NDArray
 from pydantic import Field
 
 from bertwright.axes import Choice
@@ -159,8 +161,21 @@ class Tokenizer:
 
     @property
     def size(self) -> int:
-        """How many pieces there are, special ones included."""
-        return self.backend.get_vocab_size(with_added_tokens=True)
+        """One more than the highest id: the rows that a table of embeddings needs."""
+        return int(self.ids[-1]) + 1
+
+    @cached_property
+    def ids(self) -> NDArray[np.int64]:
+        """(N,) the ids that stand for tokens, special ones included, in rising order."""
+        model = self.settings["model"]["vocab"]
+        pieces = {entry[0]: index for index, entry in enumerate(model)} if _listed(model) else model
+        added = [token["id"] for token in self.settings["added_tokens"]]
+        return np.unique(np.array([*pieces.values(), *added], np.int64))
+
+    @cached_property
+    def missing(self) -> frozenset[int]:
+        """The ids below ``size`` that stand for no token, as a published vocabulary may have."""
+        return frozenset(np.setdiff1d(np.arange(self.size), self.ids).tolist())
 
     @cached_property
     def lowercase(self) -> bool:
@@ -251,12 +266,17 @@ class Tokenizer:
         """The written form of a piece."""
         piece = self.backend.id_to_token(index)
         if piece is None:
-            raise IndexError(f"there is no piece {index}: the vocabulary holds {self.size}")
+            raise IndexError(f"there is no token {index} in a vocabulary of {len(self.ids):,}")
         return piece
 
     def id(self, piece: str) -> int | None:
         """The id of a written piece, if there is such a piece."""
         return self.backend.token_to_id(piece)
+
+
+def _listed(vocabulary: Any) -> bool:
+    """Whether a model lists its tokens in the order of their ids (Unigram)."""
+    return isinstance(vocabulary, list)
 
 
 def _kind_of(settings: dict[str, Any]) -> str:

@@ -266,7 +266,7 @@ def bits_per_byte(
     if "histories" in assembly.needs:
         return {}
     split, specials = split_of(recipe, data, HELDOUT), data.tokenizer.specials
-    vocabulary = Vocabulary(data.tokenizer.size, specials)
+    vocabulary = Vocabulary.of(data.tokenizer)
     opening, length = assembly.opening(specials), assembly.length
     nats, num_bytes, num_words = 0.0, 0, 0
     for hidden in hidden_words(split, specials, opening, length, word_bytes):

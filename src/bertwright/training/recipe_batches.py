@@ -217,7 +217,7 @@ def in_stretches(num_rows: int, at_once: int) -> int:
 
 def asker(objective: Objective, seed: int, data: Data, progress: float) -> Ask:
     """An objective as it asks at a place."""
-    vocabulary = Vocabulary(data.tokenizer.size, data.tokenizer.specials, data.piece_counts)
+    vocabulary = Vocabulary.of(data.tokenizer, data.piece_counts)
 
     def ask(
         rows: Rows,

@@ -200,7 +200,8 @@ def _asks(
             chances = logits[number].double().softmax(-1)
             seen = answered.seen.flatten()[where : where + 1]
             right = int(objective.right(torch.tensor([target]).to(seen), seen))
-            best = chances.topk(min(num_answers, len(chances)))
+            num_possible = int((logits[number] > -torch.inf).sum())
+            best = chances.topk(min(num_answers, num_possible))
             ask = Ask(
                 name,
                 objective.name_choice(right, tokenizer.piece),

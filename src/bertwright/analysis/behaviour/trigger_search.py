@@ -96,7 +96,7 @@ def allowed_pieces(subject: Subject, avoided: Collection[str] = ()) -> Tensor:
     none that is unused or says one of ``avoided``."""
     tokenizer = subject.tokenizer
     found = torch.zeros(tokenizer.size, dtype=torch.bool)
-    for piece in range(tokenizer.size):
+    for piece in tokenizer.ids.tolist():
         said = tokenizer.decode([piece]).strip().lower()
         unwritten = not said or "\ufffd" in said or said.startswith(("[unused", "<extra_id_"))
         found[piece] = not unwritten and said not in avoided

@@ -162,7 +162,7 @@ def guesses(subject: Subject, text: ReadText) -> list[Guessed | None]:
             model, batch.pieces, batch.coordinates, hidden, where, tokenizer.specials.mask
         )
         chances = model.logits(states[:, 0]).double().softmax(-1)
-        best = chances.topk(min(GUESSES, chances.shape[-1]))
+        best = chances.topk(min(GUESSES, len(tokenizer.ids)))
         own = chances.gather(1, batch.pieces.gather(1, where))[:, 0]
         for place, values, which, mine in zip(places, best.values, best.indices, own, strict=True):
             names = [tokenizer.piece(int(piece)) for piece in which]

@@ -157,7 +157,7 @@ class _Candidates:
 def _whole_words(tokenizer: Tokenizer) -> dict[int, str]:
     """The pieces that are words by themselves, as they are written."""
     found: dict[int, str] = {}
-    for piece in range(tokenizer.size):
+    for piece in tokenizer.ids.tolist():
         written = tokenizer.decode([piece]).strip()
         whole = word_spans(written) == [(0, len(written))] and written[:1].isalnum()
         # Behind another word, because pieces of bytes hold the space before them.

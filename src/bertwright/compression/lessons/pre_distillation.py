@@ -170,4 +170,4 @@ def _states(comparisons: Comparisons) -> list[str]:
 
 def _named(model: Model, states: Tensor, where: Tensor) -> Tensor:
     """The logits (M, V) in float32 at flat places (M,) of states (B, L, D)."""
-    return model.logits(states.flatten(0, 1).index_select(0, where)).float()
+    return model.row_logits(states.flatten(0, 1).index_select(0, where)).float()

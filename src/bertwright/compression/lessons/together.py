@@ -106,8 +106,10 @@ class _LearningTogether(PieceTeaching):
         self.projections = None
         if settings.variables is not None:
             self.projections = SharedProjections(*_variables(student, self.teacher))
-        size = known.model.vocabulary_size + student.vocabulary_size
-        self._vocabulary = Vocabulary(size, known.tokenizer.specials)
+        own, first = known.tokenizer, known.model.vocabulary_size
+        missing = own.missing | frozenset(range(own.size, first))
+        size = first + student.vocabulary_size
+        self._vocabulary = Vocabulary(size, own.specials, missing=missing)
 
     def begin(self, seed: int) -> None:
         self.teacher.begin(seed)

@@ -49,7 +49,7 @@ class Sentinels(Noising):
         row, slot = np.nonzero(taken)
         first = begins[row, slot]
         place = chosen.where[row, slot]
-        sentinel = vocabulary.size - 1 - span[row, slot]
+        sentinel = vocabulary.tokens[-1 - span[row, slot]]
 
         kept = rows.real.copy()
         kept[row, place] = first
@@ -68,7 +68,7 @@ class Sentinels(Noising):
         end = num_taken + num_spans
         piece[row, at] = rows.pieces[row, place]
         piece[row[first], at[first] - 1] = sentinel[first]
-        piece[every, end] = vocabulary.size - 1 - num_spans
+        piece[every, end] = vocabulary.tokens[-1 - num_spans]
         piece[every, end + 1] = vocabulary.specials.end
         where[row, at] = new_place[row, place]
         where[row[first], at[first] - 1] = new_place[row, place][first]

@@ -45,7 +45,7 @@ pipeline_tag: {"text2text-generation" if decodes else task}
 Source of the recipe: {recipe.source or "own"}.
 
 - parameters: {number:,}
-- vocabulary: {tokenizer.size:,} ({tokenizer.kind})
+- vocabulary: {len(tokenizer.ids):,} ({tokenizer.kind})
 - longest row: {longest:,} pieces
 {needs}
 ```python

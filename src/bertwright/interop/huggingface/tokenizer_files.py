@@ -137,8 +137,16 @@ def write_tokenizer(
     }
     (folder / CONFIG).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n")
     if tokenizer.kind == "wordpiece":
-        lines = "".join(f"{tokenizer.piece(index)}\n" for index in range(tokenizer.size))
-        (folder / VOCABULARY).write_text(lines, encoding="utf-8")
+        (folder / VOCABULARY).write_text(_vocabulary_lines(tokenizer), encoding="utf-8")
+
+
+def _vocabulary_lines(tokenizer: Tokenizer) -> str:
+    """A line for every id. Of two equal lines the last one counts, so a line for an id without a
+    token repeats the next token."""
+    lines: list[str] = []
+    for index in tokenizer.ids.tolist():
+        lines += [tokenizer.piece(index)] * (index + 1 - len(lines))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _bert_class(settings: dict[str, Any], segments: bool) -> dict[str, Any]:

@@ -117,13 +117,13 @@ def _our_outputs(
     if isinstance(net, Model) and net.decoder is not None:
         # What the decoder is given is any row: here the one that the encoder reads.
         decoded = net.decoder.states(batch.pieces, Source(states, batch.coordinates))
-        decoded = decoded if net.output is None else net.logits(decoded)
+        decoded = decoded if net.output is None else net.row_logits(decoded)
         return [*outputs, decoded[real]]
     if isinstance(net, TaskModel):
         where = real.flatten().nonzero().flatten()
         return [*outputs, net(batch.pieces, batch.coordinates, where)]
     if net.output is not None:
-        outputs.append(net.logits(states[real]))
+        outputs.append(net.row_logits(states[real]))
     if head is not None:
         module = net.heads[head]
         outputs.append(module(states[:, 0] if isinstance(module, PairHead) else states[real]))

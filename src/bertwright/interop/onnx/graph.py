@@ -70,7 +70,7 @@ class Graph(nn.Module):
         if not isinstance(self.net, Model):
             return self._answered(pieces, coordinates)
         states = self.net.encoder(pieces, coordinates)
-        return (states, self.net.logits(states)) if ANSWERS in self.outputs else (states,)
+        return (states, self.net.row_logits(states)) if ANSWERS in self.outputs else (states,)
 
     def _answered(self, pieces: Tensor, coordinates: Coordinates) -> tuple[Tensor, Tensor]:
         """The states and what a head makes of the layers that it reads."""

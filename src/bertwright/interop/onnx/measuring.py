@@ -62,7 +62,7 @@ def _texts(tokenizer: Tokenizer) -> list[str]:
     """Some that a model reads; where it knows nothing but items, some of those."""
     if tokenizer.kind != "items":
         return list(TEXTS)
-    items = [n for n in range(tokenizer.size) if n not in tokenizer.specials.all][:MOST_ITEMS]
+    items = [n for n in tokenizer.ids.tolist() if n not in tokenizer.specials.all][:MOST_ITEMS]
     return [" ".join(map(tokenizer.piece, items[: n + 1])) for n in range(len(items))]
 
 

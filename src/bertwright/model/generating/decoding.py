@@ -149,9 +149,9 @@ def share_of(seed: int, prompt: Sequence[int], sample: int, place: int) -> float
 
 
 def only_text(tokenizer: Tokenizer, logits: Tensor, *allowed: int) -> Numbers:
-    """Logits (B, V) that are -inf for what no text has: special pieces but those ``allowed``, and
-    rows of the table without a piece."""
+    """Logits (B, V) that are -inf for what no text has: special tokens but those ``allowed``, and
+    rows of the table without a token."""
     found = logits.double().cpu().numpy().copy()
-    found[:, tokenizer.size :] = -np.inf
+    found[:, np.setdiff1d(np.arange(found.shape[1]), tokenizer.ids)] = -np.inf
     found[:, sorted(tokenizer.specials.all - set(allowed))] = -np.inf
     return found

@@ -131,11 +131,13 @@ def special_pieces(number: int) -> Finding:
 
 
 def letters(tokenizer: Tokenizer) -> NDArray[np.bool_]:
-    """(V,) which pieces are special or a single character (or byte): those every vocabulary has."""
-    specials = tokenizer.specials.all
-    written = (tokenizer.piece(i) for i in range(tokenizer.size))
-    short = [len(piece.removeprefix("##").lstrip("\u2581\u0120")) <= 1 for piece in written]
-    return np.array([letter or i in specials for i, letter in enumerate(short)])
+    """Return (V,) which ids are special, a single character (or byte), or no token: those that
+    every vocabulary has."""
+    found = np.ones(tokenizer.size, np.bool_)
+    for index in set(tokenizer.ids.tolist()) - tokenizer.specials.all:
+        token = tokenizer.piece(index).removeprefix("##").lstrip("\u2581\u0120")
+        found[index] = len(token) <= 1
+    return found
 
 
 def unseen_pieces(counts: NDArray[np.int64], excluded: NDArray[np.bool_]) -> Finding:
