@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+import tokenizers as library
 from hypothesis import given
 from hypothesis import strategies as st
 from small_text import stories
+from tokenizers import models
 
 from bertwright.errors import UserError
 from bertwright.text.tokenizers import FILE, Tokenizer, TokenizerChoice
@@ -124,4 +126,20 @@ def test_special_pieces_must_be_there(wordpiece: Tokenizer, tmp_path: Path) -> N
     settings["post_processor"] = None
     (tmp_path / FILE).write_text(json.dumps(settings))
     with pytest.raises(UserError, match=rf"{FILE}: the tokenizer has no piece for mask"):
+        Tokenizer.load(tmp_path)
+
+
+def test_a_tokenizer_that_samples_is_refused(tmp_path: Path) -> None:
+    """It would give a text other tokens each time, and data another hash."""
+    vocabulary = {piece: n for n, piece in enumerate(["[PAD]", "[UNK]", *"ab", "ab"])}
+    for model, reason in (
+        (models.BPE(vocabulary, [("a", "b")], dropout=0.25), r"dropout 0\.25"),
+        (models.Unigram([("[UNK]", 0.0), ("a", -1.0), ("ab", -1.0)], 0, alpha=0.3), "alpha"),
+    ):
+        backend = library.Tokenizer(model)
+        with pytest.raises(UserError, match=reason):
+            Tokenizer(backend, {})
+    backend.model = models.BPE(vocabulary, [("a", "b")], dropout=0.25)
+    backend.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(UserError, match=r"tokenizer\.json: .*dropout"):
         Tokenizer.load(tmp_path)

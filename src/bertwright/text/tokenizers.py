@@ -121,6 +121,7 @@ class Tokenizer:
         self.backend = backend
         self.settings: dict[str, Any] = json.loads(backend.to_str())
         self.kind = _kind_of(self.settings)
+        _require_deterministic(backend)
         self.roles = dict(roles or {})
         self.specials = _find_specials(backend, self.roles)
 
@@ -180,7 +181,7 @@ class Tokenizer:
     @cached_property
     def lowercase(self) -> bool:
         """Whether capitals are read as small letters."""
-        return _lowers(self.settings["normalizer"])
+        return lowers(self.settings["normalizer"])
 
     @cached_property
     def hash(self) -> str:
@@ -274,6 +275,21 @@ class Tokenizer:
         return self.backend.token_to_id(piece)
 
 
+def _require_deterministic(backend: library.Tokenizer) -> None:
+    """UserError for a model that samples: no text would have the same tokens twice."""
+    dropout = getattr(backend.model, "dropout", None)
+    if dropout:
+        raise UserError(
+            f"the tokenizer drops merges at random (dropout {dropout:.3g}), so that no text has "
+            f"the same tokens twice: set dropout of its model to null"
+        )
+    if getattr(backend.model, "alpha", None) is not None:
+        raise UserError(
+            "the tokenizer samples how it splits (alpha), so that no text has the same tokens "
+            "twice: make it without"
+        )
+
+
 def _listed(vocabulary: Any) -> bool:
     """Whether a model lists its tokens in the order of their ids (Unigram)."""
     return isinstance(vocabulary, list)
@@ -287,12 +303,13 @@ def _kind_of(settings: dict[str, Any]) -> str:
     return _MODEL_KINDS.get(model, model.lower())
 
 
-def _lowers(normalizer: dict[str, Any] | None) -> bool:
+def lowers(normalizer: dict[str, Any] | None) -> bool:
+    """Return whether a normaliser, as tokenizer.json states it, lower-cases text."""
     if not normalizer:
         return False
     parts = normalizer.get("normalizers", [])
     return bool(
-        normalizer["type"] == "Lowercase" or normalizer.get("lowercase") or any(map(_lowers, parts))
+        normalizer["type"] == "Lowercase" or normalizer.get("lowercase") or any(map(lowers, parts))
     )
 
 

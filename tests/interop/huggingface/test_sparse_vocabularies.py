@@ -141,7 +141,9 @@ def test_the_export_is_verified_and_reads_back(
 
 
 def test_text_is_prepared_examined_evaluated_and_traced(model: TextModel, tmp_path: Path) -> None:
-    (tmp_path / "text.txt").write_text("\n\n".join(["the ship, the ship. " * 9] * 2 + ["a c. " * 9]))
+    (tmp_path / "text.txt").write_text(
+        "\n\n".join(["the ship, the ship. " * 9] * 2 + ["a c. " * 9])
+    )
     data = prepare(
         tmp_path / "text.txt", tmp_path / "data", model.tokenizer, heldout=0.4, num_workers=1
     )

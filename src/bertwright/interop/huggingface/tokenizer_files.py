@@ -9,9 +9,18 @@ import tokenizers as library
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from bertwright.errors import UserError
+from bertwright.interop.huggingface.tokenizer_classes import (
+    CLASSES,
+    CONFIG,
+    Contradiction,
+    StockClass,
+    class_name,
+    conform,
+    stock_class,
+)
 from bertwright.text.tokenizers import FILE, SPECIAL_NAMES, Tokenizer
 
-CONFIG, VOCABULARY = "tokenizer_config.json", "vocab.txt"
+VOCABULARY = "vocab.txt"
 SPECIALS, ADDED = "special_tokens_map.json", "added_tokens.json"
 BYTE_VOCABULARY, MERGES = "vocab.json", "merges.txt"
 WORD_END, MODEL_CONFIG = "</w>", "config.json"
@@ -27,11 +36,28 @@ def read_tokenizer(
 ) -> Tokenizer:
     """The tokenizer of a folder, from tokenizer.json or from the files of older days.
 
-    Its special pieces are those that the folder names, or the configuration of its model, or those
-    that its family has under ``own_roles``. Errors: UserError where the folder has none.
+    Text is split as Transformers splits it. The special tokens are those that the folder names, or
+    the configuration of its model, or those that its family has under ``own_roles``.
+
+    Errors: UserError where the folder has none, for a class that is not understood, and where its
+    files contradict each other.
     """
-    backend = _backend(folder)
-    return Tokenizer(backend, _roles(backend, folder, model_config, own_roles))
+    config = read_json(folder)
+    name = class_name(folder, config, model_config)
+    kind = stock_class(folder, name)
+    if config.get("split_special_tokens"):
+        raise UserError(
+            f"{folder / CONFIG}: split_special_tokens is true, which is not read: set it to false"
+        )
+    if (folder / FILE).is_file():
+        backend = _from_file(folder, name, config)
+    else:
+        backend = _from_old_files(folder, kind)
+    _require_named(backend, folder)
+    try:
+        return Tokenizer(backend, _roles(backend, folder, model_config, own_roles))
+    except UserError as error:
+        raise UserError(f"{folder}: {error}") from None
 
 
 def longest_row(folder: Path) -> int | None:
@@ -40,14 +66,114 @@ def longest_row(folder: Path) -> int | None:
     return None if stated is None or stated >= NO_LIMIT else int(stated)
 
 
-def _backend(folder: Path) -> library.Tokenizer:
-    if (folder / FILE).is_file():
+def _from_file(folder: Path, name: str, config: Mapping[str, Any]) -> library.Tokenizer:
+    """The tokenizer of tokenizer.json as the class of this name reads it."""
+    file = folder / FILE
+    try:
+        backend = library.Tokenizer.from_file(str(file))
+    except Exception as error:  # the library raises bare Exception
+        raise UserError(f"{file} is not a tokenizer: {error}") from None
+    stated = read_json(folder, FILE)
+    for token in stated.get("added_tokens", []):
+        if backend.token_to_id(token["content"]) != token["id"]:
+            raise UserError(
+                f"{file}: the added token {token['content']!r} has the id {token['id']}, and the "
+                f"tokenizers library reads it as {backend.token_to_id(token['content'])}: added "
+                f"tokens come behind the vocabulary, without gaps"
+            )
+    settings = json.loads(backend.to_str())
+    if name in CLASSES:
+        before = json.dumps(settings)
         try:
-            return library.Tokenizer.from_file(str(folder / FILE))
-        except Exception as error:  # the library raises bare Exception
-            raise UserError(f"{folder / FILE} is not a tokenizer: {error}") from None
+            conform(settings, name, config)
+        except Contradiction as error:
+            raise UserError(f"{file} contradicts {name}: {error}") from None
+        if json.dumps(settings) != before:
+            backend = library.Tokenizer.from_str(json.dumps(settings))
+    _check_added(backend, folder, config, rebuilt=name in CLASSES)
+    return backend
+
+
+FLAGS = ("single_word", "lstrip", "rstrip", "normalized")
+"""What decides where an added token is recognised in a text."""
+
+
+def _check_added(
+    backend: library.Tokenizer, folder: Path, config: Mapping[str, Any], rebuilt: bool
+) -> None:
+    """UserError where the configuration states other added tokens than tokenizer.json.
+
+    A class that is ``rebuilt`` from its vocabulary knows no others than those that are stated.
+    """
+    here = backend.get_added_tokens_decoder()
+    stated: dict[str, Any] | None = config.get("added_tokens_decoder")
+    if stated is None:
+        listed: dict[str, int] = read_json(folder, ADDED)
+        stated = {str(number): {"content": token} for token, number in listed.items()}
+        rebuilt = False
+    origin = f"{folder / ADDED}"
+    if "added_tokens_decoder" in config:
+        origin = f"added_tokens_decoder of {folder / CONFIG}"
+    for number, token in stated.items():
+        known = here.get(int(number))
+        if known is None or known.content != token["content"]:
+            raise UserError(
+                f"{origin} has {token['content']!r} with the id {number}, and {FILE} "
+                f"{'none' if known is None else repr(known.content)}: copy the files that belong "
+                f"together"
+            )
+        odd = [
+            flag for flag in FLAGS if token.get(flag, getattr(known, flag)) != getattr(known, flag)
+        ]
+        if odd:
+            raise UserError(
+                f"{origin} and {FILE} disagree on {odd[0]} of {known.content!r}: make them agree"
+            )
+    named = {content for _, content, _ in _named(folder)}
+    for number, known in here.items():
+        if rebuilt and str(number) not in stated and known.content not in named:
+            raise UserError(
+                f"{folder / FILE} has the added token {known.content!r}, and added_tokens_decoder "
+                f"of {CONFIG} has not: add it there"
+            )
+
+
+def _named(folder: Path) -> list[tuple[str, str, bool]]:
+    """The special tokens that the files of a tokenizer name: the key, the token, and whether a
+    space before it belongs to it."""
+    found: list[tuple[str, str, bool]] = []
+    for key, value in _stated(folder).items():
+        values: list[Any] = value if key in LISTS and isinstance(value, list) else [value]
+        if key in LISTS or key in KEYS:
+            for one in values:
+                token = _written(one)
+                strips = isinstance(one, dict) and bool(one.get("lstrip"))
+                found += [] if token is None else [(key, token, strips)]
+    return found
+
+
+def _require_named(backend: library.Tokenizer, folder: Path) -> None:
+    """Know the special tokens that a folder names as such: none is split.
+
+    Errors: UserError for one that the vocabulary does not hold.
+    """
+    known = {token.content for token in backend.get_added_tokens_decoder().values()}
+    for key, token, strips in _named(folder):
+        if backend.token_to_id(token) is None:
+            raise UserError(
+                f"{folder}: {key} is {token!r}, which the vocabulary does not hold: copy the files "
+                f"that belong together"
+            )
+        if token not in known:
+            added = library.AddedToken(token, lstrip=strips, normalized=False, special=True)
+            backend.add_special_tokens([added])
+
+
+def _from_old_files(folder: Path, kind: StockClass | None) -> library.Tokenizer:
     for files, build in OLD_FORMATS.items():
-        if all((folder / name).is_file() for name in files):
+        if all((folder / name).is_file() for name in files) and (
+            kind is None or kind.files == files
+        ):
             return _with_added(build(folder), folder)
     raise UserError(
         f"{folder} holds no tokenizer: it needs {FILE}, {VOCABULARY}, or {BYTE_VOCABULARY} "
@@ -64,6 +190,10 @@ STATED = {
 }
 """What the files of a tokenizer call the special pieces, by their roles."""
 
+KEYS = frozenset(key for keys in STATED.values() for key in keys)
+LISTS = ("additional_special_tokens", "extra_special_tokens")
+"""Where they list further special tokens."""
+
 NUMBERED = {"start": "bos_token_id", "end": "eos_token_id", "pad": "pad_token_id"}
 """What the configuration of a model calls their numbers."""
 
@@ -76,14 +206,14 @@ def _roles(
 ) -> dict[str, str]:
     """The special pieces that are not those that any tokenizer has. A role that no piece was made
     for has the piece that ends texts, or the unknown one: GPT-2 has one piece for all of them."""
-    stated = {**read_json(folder), **read_json(folder, SPECIALS)}
+    stated = _stated(folder)
     numbers = {role: model_config.get(key) for role, key in NUMBERED.items()}
     found: dict[str, str] = {}
     for role, usual in SPECIAL_NAMES.items():
         named = [_written(stated.get(key)) for key in STATED[role]]
         number = numbers.get(role)
         numbered = backend.id_to_token(number) if isinstance(number, int) else None
-        names = (own_roles.get(role), *named, *usual, numbered)
+        names = (*named, own_roles.get(role), *usual, numbered)
         known = [n for n in names if n is not None and backend.token_to_id(n) is not None]
         if known:
             found[role] = known[0]
@@ -96,6 +226,13 @@ def _roles(
         for role, names in SPECIAL_NAMES.items()
     }
     return {role: name for role, name in found.items() if usual[role] != name}
+
+
+def _stated(folder: Path) -> dict[str, Any]:
+    """What the files of a tokenizer state. special_tokens_map.json is of older days: Transformers
+    does not read it beside an added_tokens_decoder."""
+    config = read_json(folder)
+    return config if "added_tokens_decoder" in config else {**config, **read_json(folder, SPECIALS)}
 
 
 def _written(stated: Any) -> str | None:
@@ -236,7 +373,8 @@ def _from_vocabulary(folder: Path) -> library.Tokenizer:
         piece: index for index, piece in enumerate(lines) if piece or index + 1 < len(lines)
     }
     config = read_json(folder)
-    backend = library.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    unknown = _written(_stated(folder).get("unk_token")) or "[UNK]"
+    backend = library.Tokenizer(models.WordPiece(vocabulary, unk_token=unknown))
     backend.normalizer = normalizers.BertNormalizer(
         clean_text=True,
         handle_chinese_chars=config.get("tokenize_chinese_chars", True),
