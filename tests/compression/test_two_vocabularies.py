@@ -1,7 +1,7 @@
 """A teacher and a student with fewer pieces: what each reads, what is lost, and what is kept."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +145,7 @@ def test_with_the_students_pieces_alone_it_reads_what_the_student_reads(
     data: Data = request.getfixturevalue(vocabulary)
     step = Step(data, teacher, lessons(words=1.0))
     known, size = step.teaching.teacher, teacher.tokenizer.size
-    theirs, ours = vars(teacher.tokenizer.specials), vars(data.tokenizer.specials)
+    theirs, ours = asdict(teacher.tokenizer.specials), asdict(data.tokenizer.specials)
     specials = {theirs[role]: piece for role, piece in ours.items()}
     for there, here in specials.items():
         known.tables.own.weight.data[here] = known.tables.first.weight[there]

@@ -1,7 +1,7 @@
 """Batches: rows of a source, and every question that a step asks of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from bertwright.examples.assembly import RowSource
 from bertwright.examples.coordinates import Coordinates, Rows
 from bertwright.examples.questions import Question
+from bertwright.examples.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,12 +62,16 @@ def make_batch(
     ask: Mapping[str, Ask],
     first_row: int = 0,
     continues: bool = False,
+    vocabulary: Vocabulary | None = None,
 ) -> Batch:
-    """Rows ``index`` (B,) of a source, each as its ``epoch`` (B,) has it, and the questions.
+    """Sequences ``index`` (B,) of a source, each as its ``epoch`` (B,) has it, and the targets.
 
-    Questions are asked in order, and each sees the rows as the one before has left them.
+    Objectives mask in order, and each sees the sequences as the one before has left them. None
+    masks or predicts a token that is reserved in the ``vocabulary``.
     """
     rows = source.rows(index, epoch)
+    if vocabulary is not None and vocabulary.reserved:
+        rows = replace(rows, special=rows.special | vocabulary.is_reserved[rows.pieces])
     questions: dict[str, Question] = {}
     for name, asker in ask.items():
         rows, questions[name] = asker(rows, epoch, index, questions)

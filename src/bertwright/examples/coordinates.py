@@ -88,7 +88,8 @@ class Rows:
     """Assembled text, and what a question has made of it.
 
     - ``pieces``: (B, L) int32
-    - ``special``: (B, L) bool, special tokens and padding: places that are never chosen
+    - ``special``: (B, L) bool, special tokens and padding: positions that are never masked. Those
+      that a text spells are special too, though they are part of a word
     - ``relation``: (B,) int64 for pairs and dialogues, what their texts are to each other, as its
       number in ``RELATIONS``; None where rows are neither
     - ``cut``: (B, L) bool, special tokens that stand where a row was cut, where no text begins or
@@ -100,6 +101,12 @@ class Rows:
     special: NDArray[np.bool_]
     relation: NDArray[np.int64] | None = None
     cut: NDArray[np.bool_] | None = None
+
+    @property
+    def spelled(self) -> NDArray[np.bool_]:
+        """(B, L) bool: the special tokens that the text itself spells."""
+        word = self.coordinates.word
+        return np.zeros_like(self.special) if word is None else self.special & (word >= 0)
 
     @property
     def real(self) -> NDArray[np.bool_]:

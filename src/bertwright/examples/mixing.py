@@ -35,6 +35,8 @@ class Mixing:
         self._share, self._recut, self._first, self._pad = share, recut, first, known.pad
         roles = asdict(known)
         self._specials = {piece: roles[role] for role, piece in asdict(own).items()}
+        self.reserved = self._specials.keys() - {own.unknown}
+        """Special tokens of the second vocabulary, which a text may spell."""
 
     def __call__(self, rows: Rows, draw: Draw) -> Rows:
         """Rows (B, L) of as many places; what does not fit any more is cut off at their end."""

@@ -57,12 +57,13 @@ def next_pieces(rows: Rows) -> Question:
     """Ask at every place but the last for the piece that follows it (causal language model).
 
     A place counts if the next one is real and of the same document; the end of a document is a
-    piece to predict, the end of a row that was cut within one is not. Those that do not count have
-    weight 0.
+    piece to predict, the end of a row that was cut within one is not, nor a special token that the
+    text spells. Those that do not count have weight 0.
     """
     where, weight = _with_a_next(rows)
     if rows.cut is not None:
         weight[rows.cut[:, 1:]] = 0
+    weight[rows.spelled[:, 1:]] = 0
     return ask_pieces(rows, where, weight, shift=1)
 
 
@@ -83,6 +84,7 @@ def previous_pieces(rows: Rows) -> Question:
     where, weight = _with_a_next(rows)
     if rows.cut is not None:
         weight[rows.cut[:, :-1]] = 0
+    weight[rows.spelled[:, :-1]] = 0
     return ask_pieces(rows, where + 1, weight, shift=-1)
 
 

@@ -30,7 +30,7 @@ def reorder(rows: Rows, most: int, draw: Draw) -> tuple[Rows, Question]:
     num_rows, length = rows.pieces.shape
     column = np.arange(length)
     # The first text ends at the first special token behind its beginning.
-    ends = rows.special & (column > 0)
+    ends = rows.special & ~rows.spelled & (column > 0)
     end = np.where(ends.any(axis=1), ends.argmax(axis=1), length)
     source = np.broadcast_to(column, rows.pieces.shape).copy()
     target = np.zeros(num_rows, np.int64)

@@ -43,4 +43,5 @@ def repeat(rows: Rows, backwards: bool, vocabulary: Vocabulary) -> tuple[Rows, Q
     asked = np.arange(length // 2 - 1)
     counts = asked < size - 1
     where = np.where(counts, size + asked, FILLER)
+    counts &= ~np.take_along_axis(repeated.spelled, where + 1, axis=1)
     return repeated, ask_pieces(repeated, where, counts.astype(np.float32), shift=1)

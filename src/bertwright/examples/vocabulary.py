@@ -18,18 +18,27 @@ class Vocabulary:
     """The token ids below ``size``, which of them are special, and how often each was seen.
 
     ``counts`` is (size,), in the text that is trained on; None where nobody counted. ``missing``
-    ids stand for no token.
+    ids stand for no token; ``reserved`` ones for special tokens that a text may spell.
     """
 
     size: int
     specials: "Specials"
     counts: NDArray[np.int64] | None = None
     missing: frozenset[int] = frozenset()
+    reserved: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, tokenizer: "Tokenizer", counts: NDArray[np.int64] | None = None) -> "Vocabulary":
         """Return the vocabulary of a tokenizer."""
-        return cls(tokenizer.size, tokenizer.specials, counts, tokenizer.missing)
+        missing, reserved = tokenizer.missing, tokenizer.reserved
+        return cls(tokenizer.size, tokenizer.specials, counts, missing, reserved)
+
+    @cached_property
+    def is_reserved(self) -> NDArray[np.bool_]:
+        """(size,) bool."""
+        found = np.zeros(self.size, np.bool_)
+        found[list(self.reserved)] = True
+        return found
 
     @cached_property
     def tokens(self) -> NDArray[np.int64]:

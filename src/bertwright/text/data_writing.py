@@ -74,7 +74,6 @@ class DataWriter:
         pieces = sum((self._piece_counts[name] for name in whole), np.zeros_like(train))
         num_bytes = sum(self._num_bytes[name] for name in whole)
         specials = self._tokenizer.specials
-        in_text = specials.all - {specials.unknown}
         if pieces[specials.unknown] == pieces.sum() > 0:
             raise UserError(
                 "the tokenizer knows no piece of what was read: name one that was made of such; "
@@ -89,7 +88,7 @@ class DataWriter:
             "bytes": num_bytes,
             "bytes_per_token": num_bytes / max(1, int(pieces.sum())),
             "unknown_rate": int(pieces[specials.unknown]) / max(1, int(pieces.sum())),
-            "special_tokens_in_text": int(pieces[list(in_text)].sum()),
+            "special_tokens_in_text": int(pieces[list(self._tokenizer.reserved)].sum()),
             "longest_document": self._longest,
             "unigram_entropy": unigram_entropy(train),
             "splits": {name: _found(counts) for name, (counts, _) in splits.items()},

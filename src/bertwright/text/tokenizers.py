@@ -31,6 +31,9 @@ _MODEL_KINDS = {
 ITEM_MODEL, ITEM_CUT = "WordLevel", "WhitespaceSplit"
 """What a tokenizer of items is told by: a list of codes, and nothing but spaces between them."""
 
+SENTINEL = "<extra_id_"
+"""How the names of sentinels begin."""
+
 SPECIAL_NAMES = {
     "pad": ("[PAD]", "<pad>"),
     "unknown": ("[UNK]", "<unk>"),
@@ -177,6 +180,20 @@ class Tokenizer:
     def missing(self) -> frozenset[int]:
         """The ids below ``size`` that stand for no token, as a published vocabulary may have."""
         return frozenset(np.setdiff1d(np.arange(self.size), self.ids).tolist())
+
+    @cached_property
+    def reserved(self) -> frozenset[int]:
+        """The ids that no text is made of: special tokens, sentinels. A text may spell them.
+
+        The unknown token is among them only where no text is unknown.
+        """
+        added = self.settings["added_tokens"]
+        special = {t["id"] for t in added if t["special"] or t["content"].startswith(SENTINEL)}
+        model = self.settings["model"]
+        reserved = self.specials.all | special
+        if model.get("unk_token") is None and model.get("unk_id") is None:
+            return reserved
+        return reserved - {self.specials.unknown}
 
     @cached_property
     def lowercase(self) -> bool:

@@ -12,7 +12,7 @@ words). Documents are cut into windows between words; a word longer than a windo
 one in each window.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -83,14 +83,16 @@ def hidden_words(
     opening: int,
     length: int,
     most_bytes: int,
+    reserved: Collection[int] = (),
     num_rows: int = 32,
 ) -> Iterator[HiddenWords]:
     """Documents in a fixed random order until their words make ``most_bytes``, in batches, each
     round by round.
 
-    A row has ``length`` places; its text stands between the piece ``opening`` and the end.
+    A row has ``length`` places; its text stands between the piece ``opening`` and the end. Words
+    of ``reserved`` tokens are not asked for.
     """
-    windows = _windows(split, length - 2, most_bytes)
+    windows = _windows(split, length - 2, most_bytes, reserved)
     while some := list(islice(windows, num_rows)):
         yield _round(0, some, specials, opening, length)
         for number in range(1, 1 + max(int(window.turn.max()) for window in some)):
@@ -98,7 +100,9 @@ def hidden_words(
             yield _round(number, left, specials, opening, length)
 
 
-def _windows(split: Split, room: int, most_bytes: int) -> Iterator[_Window]:
+def _windows(
+    split: Split, room: int, most_bytes: int, reserved: Collection[int]
+) -> Iterator[_Window]:
     order = Permutation(max(split.num_documents, 1), KEY)
     left = most_bytes
     for number in range(split.num_documents):
@@ -109,6 +113,9 @@ def _windows(split: Split, room: int, most_bytes: int) -> Iterator[_Window]:
         before = np.cumsum(sizes) - sizes
         hidden = (uniform(KEY, document, before) < HIDDEN_SHARE) & (before < left)
         last = np.append(first[1:], stop - start)
+        spelled = np.flatnonzero(np.isin(split.pieces(start, stop), list(reserved)))
+        owner = np.searchsorted(first, spelled, side="right") - 1
+        hidden[owner[owner >= 0]] = False
         if (before >= left).any():
             stop = start + int(first[before >= left][0])
         for begin, end in _cuts(first, stop - start, room):

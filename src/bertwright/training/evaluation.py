@@ -143,15 +143,23 @@ def held_out(recipe: Recipe, phase: int, data: Data, num_tokens: int) -> HeldOut
     asked = recipe.objectives_of(phase)
     objectives = {name: _fixed(objective, assembly) for name, objective in asked.items()}
     sources = RowSources(recipe, data, HELDOUT, SEED)
+    vocabulary = Vocabulary.of(data.tokenizer, data.piece_counts)
     batches: list[Batch] = []
     labels: list[str] = []
     groups = [group for turn in turns_of(objectives) for group in _undisturbed(turn)]
     for together in filter(None, groups):
         source = sources.of(phase, together)
         parts, of_parts = _parts(source, assembly, num_tokens)
-        ask = {name: asker(o, SEED, data, 1.0) for name, o in together.items()}
+        ask = {name: asker(o, SEED, vocabulary, 1.0) for name, o in together.items()}
         batches += (
-            make_batch(source, part, np.zeros_like(part), ask, 0, assembly.in_order and number > 0)
+            make_batch(
+                source,
+                part,
+                np.zeros_like(part),
+                ask,
+                continues=assembly.in_order and number > 0,
+                vocabulary=vocabulary,
+            )
             for number, part in enumerate(parts)
         )
         labels += of_parts
@@ -269,7 +277,7 @@ def bits_per_byte(
     vocabulary = Vocabulary.of(data.tokenizer)
     opening, length = assembly.opening(specials), assembly.length
     nats, num_bytes, num_words = 0.0, 0, 0
-    for hidden in hidden_words(split, specials, opening, length, word_bytes):
+    for hidden in hidden_words(split, specials, opening, length, word_bytes, vocabulary.reserved):
         batch = hidden.asked(objectives, vocabulary)
         if batch is None:
             return {}

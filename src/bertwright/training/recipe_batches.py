@@ -44,7 +44,7 @@ class RecipeBatches:
 
     def __init__(self, recipe: Recipe, data: Data, processes: Processes = ALONE) -> None:
         self._recipe = recipe
-        self._data = data
+        self._vocabulary = Vocabulary.of(data.tokenizer, data.piece_counts)
         self._processes = processes
         phases = range(len(recipe.phases))
         self._objectives = [recipe.objectives_of(phase) for phase in phases]
@@ -154,12 +154,12 @@ class RecipeBatches:
     ) -> Batch:
         """Rows ``index`` (B,) of an ``epoch`` (B,) with some questions, as a place asks them."""
         ask = {
-            name: asker(objective, self._recipe.seed, self._data, self._progress(place))
+            name: asker(objective, self._recipe.seed, self._vocabulary, self._progress(place))
             for name, objective in objectives.items()
         }
         visit = _visited(objectives.values(), epoch)
         source = self._sources.of(place.phase, objectives)
-        return make_batch(source, index, visit, ask, first_row, continues)
+        return make_batch(source, index, visit, ask, first_row, continues, self._vocabulary)
 
     def _rows(
         self, place: Place, asked: Mapping[str, Objective], of_step: NDArray[np.int64]
@@ -215,9 +215,8 @@ def in_stretches(num_rows: int, at_once: int) -> int:
     return num_rows // at_once
 
 
-def asker(objective: Objective, seed: int, data: Data, progress: float) -> Ask:
+def asker(objective: Objective, seed: int, vocabulary: Vocabulary, progress: float) -> Ask:
     """An objective as it asks at a place."""
-    vocabulary = Vocabulary.of(data.tokenizer, data.piece_counts)
 
     def ask(
         rows: Rows,

@@ -147,7 +147,10 @@ class _LearningTogether(PieceTeaching):
         """The text of a micro-batch in both vocabularies, with as much of it hidden."""
         recipe, first = self._recipe, batch.first_row
         draw = Draw(recipe.seed, 0, place.rows + first + np.arange(len(batch.pieces)))
-        rows = self._mixing(as_it_stood(batch, self._asked), draw.named(MIXED))
+        stood = as_it_stood(batch, self._asked)
+        spelled = np.isin(stood.pieces, list(self._mixing.reserved))
+        rows = replace(stood, special=stood.special | spelled)
+        rows = self._mixing(rows, draw.named(MIXED))
         objective = recipe.objectives_of(place.phase)[self._asked]
         by_phase = recipe.phases[place.phase].objectives is not None
         progress = place.phase_progress if by_phase else place.progress

@@ -74,7 +74,8 @@ class Infilling(Noising):
         to = at[row, place]
         shown[row, to] = np.where(head[row, place], vocabulary.specials.mask, pieces[row, place])
         source[row, to] = order[row, place]
-        targets = Targets(rows.pieces.astype(np.int64), rows.real, np.minimum(column, total - 1))
+        where = np.minimum(column, total - 1)
+        targets = Targets(rows.pieces.astype(np.int64), rows.real, where, skipped=rows.spelled)
         noised = rearranged(rows, shown, source, column < total)
         counted = int(hidden.sum()), int(rows.real.sum())
         return noised, self.ask(targets, noised, vocabulary, counted)
@@ -147,5 +148,5 @@ def _word_starts(rows: Rows, order: Places) -> NDArray[np.bool_]:
         raise UserError("infilling needs rows that know where words begin")
     moved = np.take_along_axis(word, order, 1)
     begins = np.ones(word.shape, np.bool_)
-    begins[:, 1:] = moved[:, 1:] != moved[:, :-1]
+    begins[:, 1:] = (moved[:, 1:] != moved[:, :-1]) | rows.special[:, :-1]
     return (begins | unspaced(begins, rows.special)) & ~rows.special

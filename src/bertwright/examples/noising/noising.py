@@ -68,7 +68,10 @@ class Noising(Choice):
             beside["language"] = language.astype(np.int64).ravel()
         num_rows, length = shown.pieces.shape
         flat = targets.where + length * np.arange(num_rows)[:, None]
-        weight = targets.real.astype(np.float32).ravel()
+        predicted = targets.real
+        if targets.skipped is not None:
+            predicted = predicted & ~targets.skipped
+        weight = predicted.astype(np.float32).ravel()
         return Question(flat.ravel(), targets.piece.ravel(), weight, beside, hidden)
 
 
@@ -80,12 +83,14 @@ class Targets:
     - ``real``: bool, whether it is one of the targets of the row, which come first
     - ``where``: int64, the place in the damaged row that it has to do with
     - ``position``: int64, where it stands in the text; None for its number among the targets
+    - ``skipped``: bool, targets that are given to the decoder and never predicted; None for none
     """
 
     piece: Places
     real: NDArray[np.bool_]
     where: Places
     position: Places | None = None
+    skipped: NDArray[np.bool_] | None = None
 
 
 def rearranged(rows: Rows, pieces: Places, source: Places, real: NDArray[np.bool_]) -> Rows:

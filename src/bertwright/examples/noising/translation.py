@@ -49,7 +49,8 @@ class Translation(Noising):
         where = np.where(real, start[:, None] + 1 + number, 0)
         piece = np.take_along_axis(rows.pieces, where, 1).astype(np.int64)
         pad = vocabulary.specials.pad
-        targets = Targets(np.where(real, piece, pad), real, where)
+        skipped = np.take_along_axis(rows.spelled, where, 1)
+        targets = Targets(np.where(real, piece, pad), real, where, skipped=skipped)
         shown = np.where(first, rows.pieces, pad).astype(np.int64)
         source = np.broadcast_to(column, pair.shape).astype(np.int64)
         read = rearranged(rows, shown, source, first)

@@ -102,7 +102,8 @@ class Runs(Selection):
         if word is None:
             raise UserError("a selection of runs of words needs rows that know where words begin")
         begins = np.ones(word.shape, np.bool_)
-        begins[:, 1:] = (word[:, 1:] != word[:, :-1]) | rows.special[:, 1:]
+        begins[:, 1:] = word[:, 1:] != word[:, :-1]
+        begins[:, 1:] |= rows.special[:, 1:] | rows.special[:, :-1]
         begins |= unspaced(begins, rows.special)
         first = np.maximum.accumulate(np.where(begins, column, 0), axis=1)
         after = np.full(word.shape, length, np.int64)

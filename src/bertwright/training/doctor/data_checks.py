@@ -41,7 +41,7 @@ def check_data(data: Data, recipe: Recipe) -> list[Finding]:
         said_again(repeated_sentences(train, data.tokenizer)),
         damaged_characters(data.report),
         unknown_pieces(data.report["unknown_rate"], data.tokenizer.kind),
-        special_pieces(data.report["special_tokens_in_text"]),
+        special_pieces(int(data.piece_counts[list(data.tokenizer.reserved)].sum())),
         unseen_pieces(data.piece_counts, letters(data.tokenizer)),
         enough_text(train.num_pieces, recipe),
         enough_heldout(num_heldout, recipe),
@@ -120,12 +120,12 @@ def unknown_pieces(rate: float, kind: str) -> Finding:
 
 
 def special_pieces(number: int) -> Finding:
-    """A [MASK] in the text is asked about like any piece, and teaches that it stands for itself."""
+    """Report special tokens that the text spells: they are read, and never masked or predicted."""
     return Finding(
         "data.special-tokens",
         "note" if number else "ok",
-        f"{number:,} special tokens stand in the text itself",
-        "remove them from the text unless they are meant" if number else "",
+        f"{number:,} special tokens stand in the training text itself",
+        "remove them from the text unless they are meant: none is ever masked" if number else "",
         {"number": number},
     )
 

@@ -40,6 +40,7 @@ class Subject:
     drawn: Drawn
     specials: Specials
     vocabulary_size: int
+    reserved: frozenset[int]
 
     @property
     def originals(self) -> Rows:
@@ -80,7 +81,7 @@ def check_questions(
     findings: list[Finding] = []
     rearranged = any(objective.rearranges for objective in objectives.values())
     for name, objective in objectives.items():
-        subject = Subject(name, drawn, tokenizer.specials, tokenizer.size)
+        subject = Subject(name, drawn, tokenizer.specials, tokenizer.size, tokenizer.reserved)
         if not len(subject.where):
             findings.append(no_targets(subject))
             continue
@@ -153,8 +154,10 @@ def _right_answers(subject: Subject, expected: NDArray[np.int32]) -> Finding:
 
 
 def specials_spared(subject: Subject, objective: Masked) -> Finding:
-    """Special tokens and padding are never asked."""
-    asked = int(subject.originals.special.ravel()[subject.where].sum())
+    """Special tokens and padding are never masked, those that a text spells included."""
+    reserved = np.isin(subject.originals.pieces, list(subject.reserved))
+    special = subject.originals.special | reserved
+    asked = int(special.ravel()[subject.where].sum())
     return subject.finding(
         "specials",
         "error" if asked else "ok",
@@ -165,19 +168,21 @@ def specials_spared(subject: Subject, objective: Masked) -> Finding:
 
 
 def within_document(subject: Subject, objective: Causal) -> Finding:
-    """A piece to predict belongs to the document that is read, and is no padding."""
-    document = subject.originals.coordinates.document
-    crossing = 0
+    """A target belongs to the document that is read; it is no padding, nor spelled by the text."""
+    originals, target = subject.originals, _asked(subject, objective)
+    document = originals.coordinates.document
+    reserved = np.isin(originals.pieces, list(subject.reserved)) & ~originals.special
+    odd = reserved.take(target, mode="wrap")
     if document is not None:
-        there = document.take(_asked(subject, objective), mode="wrap")
-        here = document.ravel()[subject.where]
-        crossing = int(((there != here) | (there < 0)).sum())
+        there, here = document.take(target, mode="wrap"), document.ravel()[subject.where]
+        odd |= (there != here) | (there < 0)
+    number = int(odd.sum())
     return subject.finding(
         "specials",
-        "error" if crossing else "ok",
-        f"{crossing:,} answers are padding or of another document",
-        WRONG.format(subject.name) if crossing else "",
-        asked=crossing,
+        "error" if number else "ok",
+        f"{number:,} targets are padding, of another document, or special tokens in the text",
+        WRONG.format(subject.name) if number else "",
+        asked=number,
     )
 
 
