@@ -64,3 +64,21 @@ def test_mistakes_are_one_sentence(
     assert sentence in said
     assert said.count("\n") == 1
     assert not (tmp_path / "y").exists()
+
+
+def test_a_held_out_fraction_that_was_not_asked_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two documents of one sentence each cannot be held out by a twentieth."""
+    text, tokenizer = tmp_path / "a.txt", tmp_path / "tokenizer"
+    text.write_text(TEXT)
+    assert run(monkeypatch, "tokenizer", "train", text, "-o", tokenizer, "--vocab-size", "300") == 0
+    short = tmp_path / "b.txt"
+    short.write_text("the keeper counted ships\n\nhe counted stories of the keeper")
+    make = ("--tokenizer", tokenizer, "--num-workers", "1")
+    assert run(monkeypatch, "prepare", short, "-o", tmp_path / "short", *make) == 0
+    warning = capsys.readouterr().err
+    assert warning.startswith("warning: ")
+    assert "5.0% were asked" in warning
+    assert run(monkeypatch, "prepare", text, "-o", tmp_path / "long", *make) == 0
+    assert not capsys.readouterr().err

@@ -17,7 +17,8 @@ from bertwright.errors import UserError
 from bertwright.text import shard_writing
 from bertwright.text.preparation import prepare
 from bertwright.text.shards import Data, Split
-from bertwright.text.tokenizers import Tokenizer
+from bertwright.text.tokenizers import Tokenizer, WordPieceChoice
+from bertwright.text.vocabularies import train_tokenizer
 
 ENDLESS = """
 import signal, sys
@@ -111,9 +112,16 @@ def test_the_order_of_files_does_not_change_the_split(
 def test_near_duplicates_are_dropped_when_asked(tmp_path: Path, wordpiece: Tokenizer) -> None:
     long = " ".join(stories(4)).replace("\n", " ")
     (tmp_path / "a.txt").write_text(f"{long}\n\n{long} The end.\n\nSomething else. Entirely.")
-    plain = prepare(tmp_path / "a.txt", tmp_path / "plain", wordpiece, num_workers=1)
-    near = prepare(
-        tmp_path / "a.txt", tmp_path / "near", wordpiece, near_duplicates=True, num_workers=1
+    plain, near = (
+        prepare(
+            tmp_path / "a.txt",
+            tmp_path / name,
+            wordpiece,
+            heldout=0.0,
+            near_duplicates=name == "near",
+            num_workers=1,
+        )
+        for name in ("plain", "near")
     )
     assert (plain.report["documents"], near.report["documents"]) == (3, 2)
     assert near.report["near_duplicates"] == 1
@@ -242,3 +250,15 @@ def test_memory_does_not_grow_with_the_text(tmp_path: Path, tokenizer_folder: Pa
         )
         peaks.append(int(ended.stdout))
     assert peaks[1] < 1.2 * peaks[0]
+
+
+def test_a_text_without_blank_lines_is_held_out_as_asked(tmp_path: Path) -> None:
+    """Its documents are cut by length alone: a few, and long."""
+    lines = [f"This is line {n} of the text, which goes on and on." for n in range(29_000)]
+    (tmp_path / "text.txt").write_text("\n".join(lines))
+    tokenizer = train_tokenizer(lines[:100], WordPieceChoice(size=100))
+    data = prepare(tmp_path / "text.txt", tmp_path / "data", tokenizer, num_workers=1)
+    heldout, train = (data.split(name).num_pieces for name in ("heldout", "train"))
+    assert heldout / (heldout + train) == pytest.approx(0.05, rel=0.1)
+    assert data.report["heldout_achieved"] == pytest.approx(heldout / (heldout + train))
+    assert data.report["heldout_asked"] == 0.05

@@ -19,6 +19,7 @@ from bertwright.training.doctor.data_checks import (
     damaged_characters,
     enough_heldout,
     enough_text,
+    heldout_fraction,
     plateau,
     special_pieces,
     unknown_pieces,
@@ -117,3 +118,10 @@ def test_rows_that_no_step_trains_are_counted_without_the_letters() -> None:
 
 def test_the_plateau_is_the_entropy_of_frequencies() -> None:
     assert plateau(np.array([5, 5])).figures["unigram_entropy"] == pytest.approx(np.log(2))
+
+
+def test_a_held_out_fraction_that_was_not_asked_is_found() -> None:
+    for achieved, verdict in ((0.05, "ok"), (0.07, "ok"), (0.49, "warning"), (0.02, "warning")):
+        found = heldout_fraction({"heldout_asked": 0.05, "heldout_achieved": achieved})
+        assert found.verdict == verdict
+        assert ("blank lines" in found.advice) == (verdict == "warning")

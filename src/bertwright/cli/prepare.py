@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bertwright.cli.output import AsJson, report
+from bertwright.cli.output import AsJson, report, say
 from bertwright.cli.stated import refuse
 from bertwright.errors import UserError
 
@@ -57,7 +57,9 @@ def prepare(
     tokenizer: Annotated[
         Path | None, typer.Option(help="A folder with a tokenizer (or a model); text needs one.")
     ] = None,
-    heldout: Annotated[float, typer.Option(help="The share of documents held out.")] = 0.05,
+    heldout: Annotated[
+        float, typer.Option(help="The fraction of the text that is held out.")
+    ] = 0.05,
     near_duplicates: Annotated[
         bool,
         typer.Option(
@@ -143,6 +145,7 @@ def prepare(
             "'bertwright tokenizer train'"
         )
     from bertwright.text.preparation import prepare
+    from bertwright.text.splitting import heldout_warning
 
     data = prepare(
         texts,
@@ -162,3 +165,5 @@ def prepare(
         num_workers=num_workers,
     )
     report(data.report, as_json)
+    if warning := heldout_warning(heldout, data.report.get("heldout_achieved", 0.0)):
+        say(f"warning: {warning}")

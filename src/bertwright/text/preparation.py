@@ -68,7 +68,7 @@ def prepare(
     plain text with a turn on each line. ``capitals`` keeps which words begin with a capital letter,
     for a tokenizer that does not.
 
-    ``heldout`` is the share of documents kept from training; ``near_duplicates`` also drops
+    ``heldout`` is the fraction of the text kept from training; ``near_duplicates`` also drops
     documents much like an earlier one; ``column`` holds the text of tables; ``format`` overrides
     what file names say. The folder appears whole or not at all.
 
@@ -122,6 +122,9 @@ def prepare(
                 f"no dialogue with two turns found in {', '.join(map(str, dialogues))}: nothing "
                 f"can be asked of a single one"
             )
+        if heldout:
+            achieved = report["splits"][HELDOUT]["pieces"] / report["tokens"]
+            report |= {"heldout_asked": heldout, "heldout_achieved": achieved}
         seconds = time.monotonic() - started
         report |= {"seconds": seconds, "megabytes_per_second": report["bytes"] / 1e6 / seconds}
         (folder / REPORT).write_text(json.dumps(report, indent=1) + "\n")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bertwright.recipes import Recipe
 from bertwright.text.shards import Data, unigram_entropy
-from bertwright.text.splitting import HELDOUT, TRAIN
+from bertwright.text.splitting import HELDOUT, TRAIN, heldout_warning
 from bertwright.text.tokenizers import Tokenizer
 from bertwright.training.doctor.findings import Finding, Verdict, graded
 from bertwright.training.doctor.repetition import (
@@ -44,6 +44,7 @@ def check_data(data: Data, recipe: Recipe) -> list[Finding]:
         special_pieces(int(data.piece_counts[list(data.tokenizer.reserved)].sum())),
         unseen_pieces(data.piece_counts, letters(data.tokenizer)),
         enough_text(train.num_pieces, recipe),
+        *([heldout_fraction(data.report)] if "heldout_asked" in data.report else []),
         enough_heldout(num_heldout, recipe),
         plateau(data.piece_counts),
     ]
@@ -174,6 +175,19 @@ def enough_text(num_pieces: int, recipe: Recipe) -> Finding:
         if verdict == "ok"
         else f"gather more text, or set steps={fewer} (40 epochs) or give a --budget",
         {"places": places, "epochs": epochs},
+    )
+
+
+def heldout_fraction(report: Mapping[str, Any]) -> Finding:
+    """Compare the fraction that is held out with the one that prepare was asked for."""
+    asked, achieved = (report.get(f"heldout_{name}", 0.0) for name in ("asked", "achieved"))
+    advice = heldout_warning(asked, achieved)
+    return Finding(
+        "data.heldout-fraction",
+        "warning" if advice else "ok",
+        f"{achieved:.1%} of the tokens are held out; {asked:.1%} were asked",
+        advice,
+        {"asked": asked, "achieved": achieved},
     )
 
 
