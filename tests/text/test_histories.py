@@ -89,6 +89,8 @@ def test_the_items_may_be_those_of_another_data_set(tmp_path: Path) -> None:
         ("who,what\na,x\n", "no column 'when'.*; choose one with --time"),
         ("who,what,when\na,x,soon\n", "line 2: 'soon' is no time"),
         ("who,what,when\na,x,nan\n", "line 2: 'nan' is no time"),
+        ("who,what,when\na,x," + "9" * 4000 + "\n", "line 2: '9+' is no time"),
+        ("who,what,what,when\na,x,y,1\n", "has two columns 'what'"),
         ("who,what,when\na,,1\n", "line 2 has no item"),
         ("who,what,when\na,[PAD],1\n", r"\[PAD\] is the name of a special piece"),
         ("who,what,when\na,x,1\na,x,2\n", "no user has 3 events"),
@@ -143,3 +145,15 @@ def test_the_ratings_of_movielens_are_histories(shared_data: Path, tmp_path: Pat
     assert data.report["events"] == num_rows == 79_993
     assert data.split("test").num_documents == data.report["users"] == 500
     assert data.report["unknown_rate"] == 0.0
+
+
+def test_an_item_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    """Half of a surrogate pair, which JSON can spell; and a time beyond all numbers."""
+    row = '{"user": "u", "item": "%s", "time": %s}\n'
+    for item, time, message in (
+        (r"i\ud800", "1", "line 1: the item .* holds half of a surrogate pair"),
+        ("i", "9" * 400, "line 1: 9+ is no time"),
+    ):
+        (tmp_path / "a.jsonl").write_text(row % (item, time))
+        with pytest.raises(UserError, match=message):
+            prepare_histories(tmp_path / "a.jsonl", tmp_path / "out")

@@ -354,3 +354,41 @@ def test_a_file_that_may_not_be_read_is_named(
     monkeypatch.setattr("builtins.open", refuse)
     with pytest.raises(UserError, match=r"a\.txt cannot be read: Permission denied"):
         read(tmp_path)
+
+
+def test_a_name_that_stands_twice_is_refused_where_it_is_read(tmp_path: Path) -> None:
+    """By every table; a column that is not read may stand there twice."""
+    texts = ["One text.", "Another."]
+    tables = {
+        "a.csv": "text,x,x,{}\n" + "".join(f"{text},1,2,3\n" for text in texts),
+        "a.tsv": "text\tx\tx\t{}\n" + "".join(f"{text}\t1\t2\t3\n" for text in texts),
+    }
+    for name, content in tables.items():
+        (tmp_path / name).write_text(content.format("y"))
+        assert read(tmp_path / name)[0] == texts
+        (tmp_path / name).write_text(content.format("text"))
+        with pytest.raises(UserError, match=rf"{name} has two columns 'text'"):
+            read(tmp_path / name)[0]
+    for names in (["x", "text", "x"], ["text", "x", "text"]):
+        table = arrow.Table.from_arrays([arrow.array(texts)] * 3, names=names)
+        parquet.write_table(table, tmp_path / "a.parquet")
+        if names[0] == "x":
+            assert read(tmp_path / "a.parquet")[0] == texts
+    with pytest.raises(UserError, match=r"a\.parquet has two columns 'text'"):
+        read(tmp_path / "a.parquet")[0]
+
+
+def test_a_field_of_a_struct_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    sides = arrow.StructArray.from_arrays([arrow.array(["a", "b"])] * 3, names=["en", "de", "en"])
+    parquet.write_table(arrow.table({"text": sides}), tmp_path / "a.parquet")
+    source = f"en,de={tmp_path / 'a.parquet'}"
+    with pytest.raises(UserError, match="has two columns 'en'"):
+        list(read_documents(find_sources([source]), ReadCounts()))
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+def test_a_key_of_json_that_stands_twice_is_refused(name: str, tmp_path: Path) -> None:
+    row = '{"text": "One.", "about": {"a": 1, "a": 2}}'
+    (tmp_path / name).write_text(f"[{row}]" if name == "a.json" else row)
+    with pytest.raises(UserError, match="the key 'a' stands there twice"):
+        read(tmp_path / name)[0]

@@ -25,6 +25,7 @@ from tokenizers import models, pre_tokenizers
 
 from bertwright.errors import UserError
 from bertwright.files import atomic_folder, require_free
+from bertwright.text.characters import healed
 from bertwright.text.data_writing import DataWriter
 from bertwright.text.documents import ReadCounts
 from bertwright.text.marks import DOCUMENT_START, SENTENCE_START, WORD_START
@@ -145,6 +146,10 @@ def _code(value: Any, where: str, what: str) -> str:
     code = "_".join(str(value).split()) if value is not None else ""
     if not code:
         raise UserError(f"{where} has no {what}: leave such rows out")
+    if not code.isascii() and code != healed(code):
+        raise UserError(
+            f"{where}: the {what} {code!r} holds half of a surrogate pair: give it another code"
+        )
     if code in BERT_SPECIALS:
         raise UserError(f"{where}: {code} is the name of a special piece: give it another code")
     return code
@@ -153,7 +158,7 @@ def _code(value: Any, where: str, what: str) -> str:
 def _moment(value: Any, where: str) -> float:
     """Seconds, or whatever the numbers of a table count."""
     if not isinstance(value, date):  # nor a datetime, which is one
-        with suppress(TypeError, ValueError):
+        with suppress(TypeError, ValueError, OverflowError):
             number = float(value)
             if math.isfinite(number):
                 return number

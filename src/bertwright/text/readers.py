@@ -7,6 +7,7 @@ import csv
 import json
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
@@ -114,7 +115,7 @@ def _read_jsonl(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[R
             continue
         where = f"{source.name}, line {number}"
         try:
-            row = json.loads(line)
+            row = json.loads(line, object_pairs_hook=unique_keys)
         except ValueError as error:
             raise UserError(f"{where} is not JSON: {error}") from None
         if not isinstance(row, dict):
@@ -126,7 +127,7 @@ def _read_json(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[Ro
     """One list of rows, read whole; the columns of a row that is a list are 0, 1, 2 ..."""
     text = "".join(decode(read_bytes(raw, source.name, counts), source.name, counts))
     try:
-        rows = json.loads(text) if text.strip() else []
+        rows = json.loads(text, object_pairs_hook=unique_keys) if text.strip() else []
     except ValueError as error:
         raise UserError(f"{source.name} is not JSON: {error}") from None
     if not isinstance(rows, list):
@@ -157,6 +158,7 @@ def _read_separated(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterat
             if not row:
                 continue  # an empty line is no row
             if not header:
+                _require_once(source.name, source.columns, row)
                 header, places = row, [_place(row, name, source) for name in source.columns]
                 continue
             if len(row) != len(header):
@@ -185,6 +187,10 @@ def _read_parquet(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator
             file: Any = parquet.ParquetFile(plain)
             names: list[str] = file.schema_arrow.names
             wanted = [name for name in (*source.columns, source.column) if name in names]
+            _require_once(source.name, wanted, names)
+            for field in file.schema_arrow:
+                if field.name in wanted and arrow.types.is_struct(field.type):
+                    _require_once(source.name, source.columns, [inner.name for inner in field.type])
             for batch in file.iter_batches(_ROWS_AT_A_TIME, columns=list(dict.fromkeys(wanted))):
                 for row in batch.to_pylist():
                     number += 1
@@ -197,6 +203,23 @@ def _read_parquet(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator
         except (arrow.ArrowException, OSError) as error:
             first_line = str(error).partition("\n")[0]
             raise UserError(f"{source.name} is not a whole parquet file: {first_line}") from None
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON; ValueError where a key stands in it twice."""
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        number = Counter(key for key, _ in pairs)
+        twice = next(key for key in row if number[key] > 1)
+        raise ValueError(f"the key {twice!r} stands there twice")
+    return row
+
+
+def _require_once(where: str, columns: Sequence[str], names: Sequence[str]) -> None:
+    """UserError where a column that is read stands there twice."""
+    for column in columns:
+        if list(names).count(column) > 1:
+            raise UserError(f"{where} has two columns {column!r}: rename one")
 
 
 def _chosen(
