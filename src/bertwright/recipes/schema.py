@@ -74,6 +74,8 @@ class Recipe(Settings):
 
     name: str
     source: str = ""
+    family: str = ""
+    """The model_type of the stock classes that it was imported from: export writes the same."""
     text: Text
     assembly: Assembly
     encoder: EncoderChoice = EncoderChoice()

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from bertwright.encoder.visibility import segment_of
 from bertwright.errors import UserError
 from bertwright.examples.assembly.pair_layout import longest_first
 from bertwright.examples.assembly.pairs import Pair
@@ -48,8 +49,8 @@ class RowMaker:
     Attributes:
         length: the longest row.
         separators: pieces between the texts of a pair.
-        between: the segment of these: that of the first text (BERT), but of the second where a
-            question alone sees everything, and not what stands behind it (Longformer).
+        between: the segment of these: that of the first text (BERT), but of the second where the
+            first sees everything, and not what stands behind it (Longformer).
         segmented: whether the encoder tells the texts of a pair apart by segment.
         apart: whether each text of a pair is read as if it were alone.
     """
@@ -73,7 +74,7 @@ class RowMaker:
         ``longest``, 512 at most."""
         limit = min(longest or USUAL_LENGTH, USUAL_LENGTH) if length is None else length
         encoder, separators = recipe.encoder, separators_of(recipe, tokenizer)
-        between = 0 if encoder.has_segments else 1
+        between = 0 if encoder.has_segments or segment_of(encoder.visibility) == 1 else 1
         return RowMaker(tokenizer, limit, separators, between, encoder.tells_segments, apart)
 
     def rows(

@@ -93,25 +93,11 @@ def test_an_imported_model_answers_the_same(
     same(stock, ours.net, lengths)
 
 
-OTHERWISE = {
-    "BigBirdForSequenceClassification": "BigBirdForSequenceClassification",
-    "BigBirdForTokenClassification": "BertForTokenClassification",
-    "XLMForTokenClassification": "BertForTokenClassification",
-}
-"""What is exported as another class that computes the same, or without what nothing reads."""
+UNREAD = "pooler"
+"""Of stock classes of BigBird for tasks, which have it and do not read it: written as zeros."""
 
 
-@pytest.mark.parametrize("architecture", OTHERWISE)
-def test_an_imported_model_is_exported_as_what_computes_the_same(
-    architecture: str, tmp_path: Path
-) -> None:
-    stock = stock_model(architecture, **STOCK[architecture])
-    ours = load(saved(stock, tmp_path / "stock"), "float32")
-    export = export_folder(ours, ours.tokenizer, tmp_path / "export", verify=True)
-    assert export.architecture == OTHERWISE[architecture]
-
-
-@pytest.mark.parametrize("architecture", [name for name in STOCK if name not in OTHERWISE])
+@pytest.mark.parametrize("architecture", STOCK)
 def test_an_imported_model_is_exported_as_it_was(architecture: str, tmp_path: Path) -> None:
     stock = stock_model(architecture, **STOCK[architecture])
     ours = load(saved(stock, tmp_path / "stock"), "float32")
@@ -120,7 +106,8 @@ def test_an_imported_model_is_exported_as_it_was(architecture: str, tmp_path: Pa
     again = type(stock).from_pretrained(tmp_path / "export")
     assert again.config.id2label == stock.config.id2label
     for name, tensor in again.state_dict().items():
-        assert torch.equal(tensor, stock.state_dict()[name]), name
+        if not (architecture.startswith("BigBird") and UNREAD in name):
+            assert torch.equal(tensor, stock.state_dict()[name]), name
 
 
 @both_lengths

@@ -257,7 +257,7 @@ def test_the_card_says_of_all_global_places_which_they_are(
         assert (f"the {end} {pieces} of each row" in told) == (number > 0)
     assert re.findall(r"place (\d+)", told) == [str(position) for position in positions]
     assert ("text" in told) == (segment is not None)
-    assert ("0 everywhere" in told) != any((first, last, positions, segment is not None))
+    assert bool(told) == any((first, last, positions, segment is not None))
 
 
 @pytest.mark.parametrize("system", ["bert", "gpt-2", "electra", "t5", "bart"])

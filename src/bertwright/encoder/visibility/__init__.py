@@ -22,7 +22,14 @@ from bertwright.encoder.visibility.rules import (
     Visibility,
     Window,
 )
-from bertwright.encoder.visibility.sparse import Global, RandomBlocks, Short, of_segment
+from bertwright.encoder.visibility.sparse import (
+    Global,
+    RandomBlocks,
+    Short,
+    of_segment,
+    segment_of,
+    with_first,
+)
 from bertwright.encoder.visibility.tiles import Group, Tiles, laid_out
 from bertwright.encoder.visibility.view import (
     Tiling,
@@ -66,6 +73,8 @@ __all__ = [
     "laid_out_by_head",
     "of_segment",
     "seen",
+    "segment_of",
     "view",
     "ways",
+    "with_first",
 ]

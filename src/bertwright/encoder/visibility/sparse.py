@@ -73,6 +73,23 @@ def of_segment(rule: Visibility, segment: int | None) -> Visibility:
     return rule
 
 
+def segment_of(rule: Visibility) -> int | None:
+    """Return the segment whose places see everything; None for none."""
+    if isinstance(rule, Both | Either):
+        found = (segment_of(member) for member in rule.rules)
+        return next((segment for segment in found if segment is not None), None)
+    return rule.segment if isinstance(rule, Global) else None
+
+
+def with_first(rule: Visibility) -> Visibility:
+    """Return the rule with its first place global, where it could have such places and has none."""
+    if isinstance(rule, Both | Either):
+        return type(rule)(rules=tuple(with_first(member) for member in rule.rules))
+    if isinstance(rule, Global) and not (rule.first or rule.last or rule.positions):
+        return rule.model_copy(update={"first": 1})
+    return rule
+
+
 class RandomBlocks(Visibility):
     """A block of ``block`` places sees ``number`` others, drawn without repetition from those that
     are neither the first, the last, itself nor beside it (Zaheer et al. 2020).

@@ -63,7 +63,7 @@ class Bart(Family):
     classifiers: ClassVar[dict[str, Classifier]] = {}
     pieces: ClassVar[str] = "shared.weight"
     decoder: ClassVar[str] = "lm_head"
-    repeated: ClassVar[tuple[str, ...]] = (
+    embedded: ClassVar[tuple[str, ...]] = (
         "model.encoder.embed_tokens.weight",
         "model.decoder.embed_tokens.weight",
     )
@@ -134,7 +134,7 @@ class Bart(Family):
         if "lm_head.weight" not in tensors:
             return tensors
         # Where the output has a table of its own, the stock class has one in each stack as well.
-        own = (name for name in self.repeated if name.endswith("embed_tokens.weight"))
+        own = self.embedded
         return {**tensors, **{name: tensors["model.shared.weight"].clone() for name in own}}
 
     def lacks_alone(self, recipe: Recipe, longest: int | None) -> str | None:
@@ -148,5 +148,5 @@ class Bart(Family):
             "bos_token_id": specials.start,
             "eos_token_id": specials.end,
             "forced_eos_token_id": specials.end,
-            "decoder_start_token_id": begin_of(recipe, specials),
+            "decoder_start_token_id": begin_of(recipe, specials, "end"),
         }

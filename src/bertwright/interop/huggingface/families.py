@@ -45,7 +45,8 @@ FAMILIES: dict[str, Family] = {
 
 
 def family_of(net: Net, specials: Specials, wanted: str | None = None) -> Family:
-    """The family whose stock classes compute a model and leave the fewest of its heads behind.
+    """The family whose stock classes compute a model and leave the fewest of its heads behind; of
+    several, the one that it was imported from.
 
     ``wanted`` is the model_type of the only one that will do. Errors: UserError that names the axes
     which no family has, by the family that comes nearest.
@@ -54,7 +55,10 @@ def family_of(net: Net, specials: Specials, wanted: str | None = None) -> Family
         raise UserError(f"there is no family {wanted!r}{did_you_mean(wanted, FAMILIES)}")
     candidates = FAMILIES.values() if wanted is None else [FAMILIES[wanted]]
     found = {family: family.reasons(net, specials) for family in candidates}
-    nearest = min(found, key=lambda f: (len(found[f]), len(f.left_behind(net))))
+    origin = net.recipe.family
+    nearest = min(
+        found, key=lambda f: (len(found[f]), len(f.left_behind(net)), f.model_type != origin)
+    )
     if found[nearest]:
         reasons = "; ".join(found[nearest])
         raise UserError(f"no stock class computes the recipe {net.recipe.name}: {reasons}")

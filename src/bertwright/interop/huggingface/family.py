@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from bertwright.encoder.mixers.attention import AttentionChoice
@@ -133,8 +134,11 @@ class Family:
     """Whether pieces are named by the table that embeds them."""
     reads_padding: ClassVar[bool] = False
     """Whether the padding of a row changes what the stock classes make of it."""
-    repeated: ClassVar[tuple[str, ...]] = ()
-    """What old files hold beside that it is a copy of."""
+    embedded: ClassVar[tuple[str, ...]] = ()
+    """Other names of the table of pieces, beside that of the decoder: a file may hold it under any
+    of them, or under several."""
+    unread: ClassVar[tuple[str, ...]] = ()
+    """What old files hold and stock classes do not read."""
     longest: ClassVar[int]
     """The longest row, where a file does not state it."""
     special_pieces: ClassVar[Mapping[str, str]] = {}
@@ -162,6 +166,13 @@ class Family:
     def completed(self, net: Net) -> Tensors:
         """The parameters of a model as a stock class needs them, by our names."""
         return dict(net.named_parameters())
+
+    def without_pooler(self, net: Net) -> Tensors:
+        """Zeros for the pooler of a bare stock class, which would draw it at random."""
+        if self.purpose(net) != BARE or not stock_names(self.table(BARE), f"{POOLER}.weight"):
+            return {}
+        width = net.recipe.encoder.width
+        return {f"{POOLER}.weight": torch.zeros(width, width), f"{POOLER}.bias": torch.zeros(width)}
 
     def received(self, tensors: Tensors, config: Config) -> Tensors:
         """The parameters of a stock class, by our names, as our model has them."""

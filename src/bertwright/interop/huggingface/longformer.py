@@ -10,7 +10,7 @@ from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import Either, Global, Visibility, Window, Windows
 from bertwright.errors import UserError
 from bertwright.interop.huggingface.family import Config
-from bertwright.interop.huggingface.purposes import OPTIONS, WORDS, Classifier
+from bertwright.interop.huggingface.purposes import OPTIONS, SPANS, TEXTS, Classifier
 from bertwright.interop.huggingface.renaming import Table
 from bertwright.interop.huggingface.roberta import Roberta
 from bertwright.recipes import Recipe
@@ -18,6 +18,8 @@ from bertwright.text.tokenizers import Specials
 
 ATTENTION = "encoder.blocks.#.sublayers.attention"
 SELF = "encoder.layer.#.attention.self"
+PLACES = "global_places"
+"""A key of ours in config.json, which no stock class reads: what each must be told."""
 NAMES = ("first", "second")
 """Of the texts of a row; the second begins with what separates them."""
 
@@ -25,9 +27,10 @@ NAMES = ("first", "second")
 class Longformer(Roberta):
     """As RoBERTa, with a second projection for places that see everything.
 
-    The stock class is told with every batch which those are (``global_attention_mask``); what is
-    read here has the first of each row, as ``LongformerForSequenceClassification`` has by itself,
-    and none where it tags words, as ``LongformerForTokenClassification``.
+    A stock class may be told with every batch which those are (``global_attention_mask``). What is
+    read here has those that the class has by itself: the first of each row where it classifies
+    texts or answers questions, none otherwise; :func:`with_wide_questions` adds those of a
+    question.
     """
 
     model_type: ClassVar[str] = "longformer"
@@ -69,8 +72,9 @@ class Longformer(Roberta):
         rule = {"kind": "windows", "sizes": [width // 2 for width in widths]}
         if len({*widths}) == 1:
             rule = {"kind": "window", "size": widths[0] // 2}
-        tags = next(iter(config.get("architectures") or [""])).endswith(WORDS)
-        wide = {"kind": "global", "first": 0 if tags else 1}
+        architecture = next(iter(config.get("architectures") or [""]))
+        wide = {"kind": "global", "first": int(architecture.endswith((TEXTS, SPANS)))}
+        wide |= config.get(PLACES) or {}
         settings = super().settings(config)
         settings["encoder"]["visibility"] = {"kind": "or", "rules": [rule, wide]}
         return settings
@@ -80,7 +84,11 @@ class Longformer(Roberta):
         assert sizes is not None, "there are reasons against any other rule"
         widths = [2 * size for size in sizes]
         window = widths if len({*widths}) > 1 else widths[0]
-        return {**super().finished(config, recipe, specials), "attention_window": window}
+        _, wide = _parts(recipe.encoder.visibility)
+        assert wide is not None, "there are reasons against any other rule"
+        places = wide.model_dump(mode="json", include={"first", "last", "positions"})
+        config = super().finished(config, recipe, specials)
+        return {**config, "attention_window": window, PLACES: places}
 
     def further_reasons(self, recipe: Recipe, specials: Specials) -> list[str]:
         reasons = super().further_reasons(recipe, specials)
@@ -114,8 +122,7 @@ class Longformer(Roberta):
         if wide.segment is not None:
             places.append(f"those of the {NAMES[wide.segment]} text")
         said = " and at ".join(places)
-        where = f"1 at {said}, 0 elsewhere" if said else "0 everywhere"
-        return f"`global_attention_mask`: {where}"
+        return f"`global_attention_mask`: 1 at {said}, 0 elsewhere" if said else ""
 
 
 def _parts(rule: Visibility) -> tuple[Visibility | None, Global | None]:

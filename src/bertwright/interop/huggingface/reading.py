@@ -20,7 +20,7 @@ from bertwright.interop.huggingface.purposes import (
     SPANS,
     WORDS,
 )
-from bertwright.interop.huggingface.renaming import Tensors, to_ours
+from bertwright.interop.huggingface.renaming import Tensors, knows, to_ours
 from bertwright.interop.huggingface.sentence_vectors import read_sentence_vectors
 from bertwright.interop.huggingface.tokenizer_files import longest_row, read_tokenizer
 from bertwright.interop.huggingface.weights import read_weights, settled
@@ -107,7 +107,9 @@ def read_folder(folder: Path) -> Found:
         tensors = to_ours(family.table(purpose), family.from_stock(tensors))
         tensors = family.received(tensors, config)
         if purpose in family.classifiers:
-            tensors = {n: t for n, t in tensors.items() if not n.startswith(f"{POOLER}.")}
+            tensors = _without_pooler(tensors)
+        elif not any(bool(t.any()) for n, t in tensors.items() if n.startswith(f"{POOLER}.")):
+            tensors = _without_pooler(tensors)  # zeros stand for none
         settings = family.settings(config)
     except UserError as error:
         raise UserError(f"{folder}: {error}") from error
@@ -124,6 +126,10 @@ def read_folder(folder: Path) -> Found:
             f"belong together"
         )
     return found
+
+
+def _without_pooler(tensors: Tensors) -> Tensors:
+    return {name: tensor for name, tensor in tensors.items() if not name.startswith(f"{POOLER}.")}
 
 
 def _begins(folder: Path, specials: Specials, begin: int, usual: str) -> str:
@@ -192,6 +198,8 @@ def _purpose(family: Family, tensors: Tensors, config: Config) -> str:
     stated = architecture.removeprefix(family.class_name)
     if stated in family.classifiers:
         return stated
+    if stated == BARE and all(knows(family.table(BARE), name) for name in tensors):
+        return BARE
     if not any(name.startswith(f"{family.prefix}.") for name in tensors):
         return BARE
     ours = to_ours(family.table(family.purposes[True, None]), tensors)
@@ -237,6 +245,7 @@ def _recipe(
         **training,
         "name": f"{family.model_type}-imported",
         "source": f"imported from {folder.resolve().name}",
+        "family": family.model_type,
         "text": {
             "tokenizer": {
                 "kind": tokenizer.kind,

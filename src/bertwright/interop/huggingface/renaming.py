@@ -58,6 +58,11 @@ def stock_names(table: Table, name: str) -> list[str]:
     return []
 
 
+def knows(table: Table, name: str) -> bool:
+    """Return whether a table has a stock tensor of this name."""
+    return any(_fit(pattern, name) is not None for _, theirs in table for pattern in theirs)
+
+
 def prefixed(prefix: str, table: Table) -> Table:
     """The table with all stock names inside a part of that name."""
     return tuple((ours, tuple(f"{prefix}.{name}" for name in theirs)) for ours, theirs in table)

@@ -66,9 +66,11 @@ class T5(Family):
     head_table: ClassVar[Table] = (("output.table", ("lm_head",)),)
     classifiers: ClassVar[dict[str, Classifier]] = {}
     decoder: ClassVar[str] = "lm_head"
-    repeated: ClassVar[tuple[str, ...]] = (
+    embedded: ClassVar[tuple[str, ...]] = (
         "encoder.embed_tokens.weight",
         "decoder.embed_tokens.weight",
+    )
+    unread: ClassVar[tuple[str, ...]] = (
         "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",
     )
     longest: ClassVar[int] = 512
@@ -160,9 +162,9 @@ class T5(Family):
         return found
 
 
-def begin_of(recipe: Recipe, specials: Specials) -> int:
-    """The piece that a decoder is given first."""
+def begin_of(recipe: Recipe, specials: Specials, usual: str = "pad") -> int:
+    """The piece that a decoder is given first: the ``usual`` one where no objective says so."""
     asked = (o for o in recipe.objectives.values() if isinstance(o, Denoising))
-    begins = next((o.noising.begins for o in asked), "pad")
+    begins = next((o.noising.begins for o in asked), usual)
     number: int = getattr(specials, begins)
     return number

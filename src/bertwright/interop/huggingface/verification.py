@@ -26,6 +26,14 @@ TOLERANCE = 1e-4
 LOGITS = ("prediction_logits", "logits")
 """What stock classes call what they say of pieces, or of a task."""
 
+LOADED = {
+    "missing_keys": "lacks the tensor",
+    "unexpected_keys": "does not read the tensor",
+    "mismatched_keys": "has another shape for the tensor",
+    "error_msgs": "fails to load:",
+}
+"""What Transformers reports of loading, and what it means."""
+
 AUTO = {DECODED: "ForSeq2SeqLM"}
 """How the Auto classes end where the stock classes end otherwise."""
 
@@ -50,7 +58,8 @@ def greatest_difference(
     """
     stock, stock_tokenizer = _load(folder)
     rows, segments = _rows(tokenizer, stock_tokenizer, opening)
-    longest = family.longest_alike(net.recipe) or stock_tokenizer.model_max_length
+    alike = family.longest_alike(net.recipe)
+    longest = min(stock_tokenizer.model_max_length, alike or stock_tokenizer.model_max_length)
     rows, segments = [r[:longest] for r in rows], [s[:longest] for s in segments]
     typed = "token_type_ids" in stock_tokenizer.model_input_names
     apart = segments if net.recipe.encoder.tells_segments else None
@@ -159,7 +168,10 @@ def _real(batch: ReadBatch) -> Tensor:
 
 
 def _load(folder: Path) -> tuple[Any, Any]:
-    """The stock model and tokenizer of a folder, by the Auto classes."""
+    """The stock model and tokenizer of a folder, by the Auto classes.
+
+    Errors: UserError where the model does not read every tensor, or lacks one.
+    """
     try:
         import transformers
     except ImportError as error:
@@ -171,10 +183,18 @@ def _load(folder: Path) -> tuple[Any, Any]:
         purpose = "ForCausalLM"
     auto = getattr(transformers, f"AutoModel{purpose}")
     with _quiet(transformers):
-        model = auto.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+        model, info = auto.from_pretrained(
+            folder, dtype=torch.float32, local_files_only=True, output_loading_info=True
+        )
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     if type(model).__name__ != architecture:
         raise UserError(f"Transformers loads {type(model).__name__} in the place of {architecture}")
+    for report, reason in LOADED.items():
+        if names := info.get(report):
+            raise UserError(
+                f"{architecture} {reason} {min(map(str, names))}: this is a mistake of "
+                f"bertwright's, please report the recipe"
+            )
     return model.eval(), tokenizer
 
 

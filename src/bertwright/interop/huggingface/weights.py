@@ -45,10 +45,12 @@ def read_weights(folder: Path) -> Tensors:
 def settled(family: Family, tensors: Tensors, config: Config) -> tuple[Tensors, Config]:
     """The tensors by today's names, each once, and whether the two tables of pieces are one.
 
-    A file may hold what is tied a second time. As in the stock classes, what the decoder states
-    counts, and tables that differ are not tied whatever the configuration says.
+    A file may hold what is tied a second time, or under any of its names alone. As in the stock
+    classes, what the decoder states counts, and tables that differ are not tied whatever the
+    configuration says.
     """
-    tensors = _once(family, {_of_today(name): t for name, t in tensors.items()}, config)
+    tensors = {_of_today(name): tensor for name, tensor in tensors.items()}
+    tensors = _once(family, _with_table(family, tensors, config), config)
     bias = tensors.pop(f"{family.decoder}.bias", None)
     if bias is not None and family.output_bias is not None:
         tensors[family.output_bias] = bias
@@ -62,17 +64,38 @@ def settled(family: Family, tensors: Tensors, config: Config) -> tuple[Tensors, 
     return tensors, {**config, "tie_word_embeddings": tied, STATED_TIE: stated}
 
 
+def _with_table(family: Family, tensors: Tensors, config: Config) -> Tensors:
+    """Tensors with the table of pieces under its name, where they hold it under another alone."""
+    table = family.table_of_pieces
+    bare = not any(name.startswith(f"{family.prefix}.") for name in tensors)
+    name = table.removeprefix(f"{family.prefix}.") if bare else table
+    if name in tensors:
+        return tensors
+    aliases = [*family.embedded]
+    if config.get("tie_word_embeddings", True):
+        aliases.append(f"{family.decoder}.weight")
+    for alias in (own for each in aliases for own in _with_and_without(family, each)):
+        if alias in tensors:
+            return {**tensors, name: tensors[alias]}
+    return tensors
+
+
+def _with_and_without(family: Family, name: str) -> tuple[str, str]:
+    """A name within a class that has a head, and within a bare one."""
+    return name, name.removeprefix(f"{family.prefix}.")
+
+
 def _once(family: Family, tensors: Tensors, config: Config) -> Tensors:
     """Tensors without what is there twice, and with the prefix that a class with a head gives them,
     where the head has nothing of its own and was left out."""
-    table = tensors.get(family.table_of_pieces)
-    for name in family.repeated:
-        copy = tensors.get(name, table)
-        if copy is None or table is None or copy.shape != table.shape:
-            continue
-        if not torch.equal(copy, table):
+    tables = (tensors.get(own) for own in _with_and_without(family, family.table_of_pieces))
+    table = next((table for table in tables if table is not None), None)
+    embedded = {own for name in family.embedded for own in _with_and_without(family, name)}
+    for name in embedded & tensors.keys():
+        if table is not None and not torch.equal(tensors[name], table):
             raise UserError(f"{name} is not {family.table_of_pieces}: what is read has one table")
-    tensors = {name: t for name, t in tensors.items() if name not in family.repeated}
+    left_out = embedded | {*family.unread}
+    tensors = {name: t for name, t in tensors.items() if name not in left_out}
     architecture = next(iter(config.get("architectures") or [""]))
     stated = architecture.removeprefix(family.class_name)
     bare = not any(name.startswith(f"{family.prefix}.") for name in tensors)

@@ -148,6 +148,7 @@ def stock_tensors(family: Family, net: Net) -> Tensors:
     """The tensors of a model as its stock class saves them: float32, what is tied once."""
     gone = tuple(f"heads.{name}." for name in family.left_behind(net))
     kept = {n: t for n, t in family.completed(net).items() if not n.startswith(gone)}
+    kept = {**family.without_pooler(net), **kept}
     tensors = family.as_stock(to_theirs(family.table(family.purpose(net)), kept), net)
     if family.output_bias is not None and f"{family.decoder}.weight" in tensors:
         tensors[f"{family.decoder}.bias"] = tensors[family.output_bias].clone()
