@@ -152,7 +152,7 @@ class Output(nn.Module):
     def keep_tokens(self, ids: Tensor) -> None:
         """Predict no rows of the table but ``ids`` (N,): the others stand for no token."""
         without_token = torch.ones(self.num_rows, dtype=torch.bool)
-        without_token[ids] = False
+        without_token[ids[ids < self.num_rows]] = False
         self.without_token = without_token if without_token.any() else None
 
     def logits(self, states: Tensor, embedding: Tensor) -> Tensor:
