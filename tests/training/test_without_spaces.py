@@ -71,6 +71,7 @@ def stories_data(tmp_path_factory: pytest.TempPathFactory) -> Data:
 
 
 SELECTIONS = ["tokens", "whole-words", "spans", "n-grams"]
+NOISINGS = ["infilling", "sentinels", "fragment"]
 
 
 @pytest.mark.parametrize("selection", SELECTIONS)
@@ -86,6 +87,15 @@ def test_the_doctor_finds_the_rate_that_was_asked(data: Data, selection: str) ->
     assert findings["masks.targets"].verdict == "ok"
     if drawn.batch.num_tokens > 1000:  # a single sentence has few places to be masked at
         assert findings["masks.repetition"].verdict == "ok"
+
+
+@pytest.mark.parametrize("noising", NOISINGS)
+def test_the_doctor_finds_the_rate_of_a_noising(data: Data, noising: str) -> None:
+    assembly = "assembly={kind: doc-sentences, length: 32}"
+    recipe = small("t5", assembly, f"objectives.denoising.noising={{kind: {noising}}}")
+    drawn = draw(recipe, data, 0)
+    findings = {f.check: f for f in check_questions(drawn, recipe.objectives_of(0), data.tokenizer)}
+    assert findings["masks.rate"].verdict == "ok" or drawn.batch.num_tokens < 100
 
 
 def test_a_word_longer_than_a_window_is_asked_for_in_parts(tmp_path: Path) -> None:

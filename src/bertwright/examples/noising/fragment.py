@@ -42,6 +42,10 @@ class Fragment(Noising):
             raise ValueError("when: a fragment is drawn anew at every visit: set it to dynamic")
         return corruption
 
+    @property
+    def masking_rate(self) -> float:
+        return self.rate
+
     def targets(self, length: int) -> int:
         return max(num_slots(length, self.rate), min(self.least, length))
 

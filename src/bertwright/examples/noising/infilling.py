@@ -38,6 +38,10 @@ class Infilling(Noising):
     mean: float = Field(default=3.0, ge=1.0, le=30.0)
     permuted: bool = True
 
+    @property
+    def masking_rate(self) -> float:
+        return self.rate
+
     def targets(self, length: int) -> int:
         return length
 

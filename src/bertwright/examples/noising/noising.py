@@ -32,6 +32,11 @@ class Noising(Choice):
     rearranges: ClassVar[bool] = True
     """Whether what stays comes to stand elsewhere than in the text."""
 
+    @property
+    def masking_rate(self) -> float | None:
+        """The fraction of a text that is masked, halfway through training; None where none is."""
+        return None
+
     def noised(
         self, rows: Rows, vocabulary: Vocabulary, draw: Draw, progress: float
     ) -> tuple[Rows, Question]:

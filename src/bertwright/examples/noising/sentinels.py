@@ -26,6 +26,10 @@ class Sentinels(Noising):
     selection: Partition = Partition()
     number: int = Field(default=100, ge=2)
 
+    @property
+    def masking_rate(self) -> float:
+        return self.selection.rate.at(0.5)
+
     def targets(self, length: int) -> int:
         slots = self.selection.slots(length)
         return slots + self.selection.num_spans(slots) + 2

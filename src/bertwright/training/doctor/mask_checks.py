@@ -15,6 +15,7 @@ from bertwright.examples.batches import Batch
 from bertwright.examples.coordinates import Rows
 from bertwright.examples.corruption import Replace
 from bertwright.objectives.causal import Causal
+from bertwright.objectives.denoising import Denoising
 from bertwright.objectives.hiding import Hiding
 from bertwright.objectives.masked import Masked
 from bertwright.objectives.objective import Objective
@@ -110,14 +111,32 @@ def asked_share(subject: Subject, objective: Hiding | Permutation) -> Finding:
     num_real = subject.originals.real.sum(axis=1)
     expected = np.maximum(np.rint(rate * num_real), 1).sum() / num_real.sum()
     achieved = len(subject.where) / num_real.sum()
-    ratio = achieved / expected
+    return _judged_rate(subject, float(achieved), rate, float(achieved / expected))
+
+
+def masked_share(subject: Subject, objective: Denoising) -> Finding:
+    """The fraction of the tokens that the encoder does not see, against the rate: of those of the
+    text, or of special ones too."""
+    rate = objective.noising.masking_rate
+    masked, num_real = subject.drawn.batch.hidden(subject.name)
+    achieved = masked / num_real
+    if rate is None:
+        return subject.finding("rate", "ok", f"{achieved:.1%} of the tokens are predicted")
+    text = float((~subject.originals.special).sum() / subject.originals.real.sum())
+    expected = min(max(achieved, rate * text), rate)
+    return _judged_rate(subject, achieved, rate, achieved / expected)
+
+
+def _judged_rate(subject: Subject, achieved: float, rate: float, ratio: float) -> Finding:
     verdict = graded(abs(1 - ratio), note=0.1, warning=0.25)
     return subject.finding(
         "rate",
         verdict,
-        f"{achieved:.1%} of the places are asked; the rate is {rate:.1%}",
-        "" if verdict == "ok" else "rows hold too few words to choose from, or the selection errs",
-        achieved=float(achieved),
+        f"{achieved:.1%} of the tokens are masked; the rate is {rate:.1%}",
+        ""
+        if verdict == "ok"
+        else "sequences hold too few words to choose from, or the selection errs",
+        achieved=achieved,
         asked=rate,
     )
 
@@ -315,6 +334,7 @@ CHECKS_BY_PLACE: Checks = (
 CHECKS: Checks = (
     (Hiding, asked_share),
     (Permutation, asked_share),
+    (Denoising, masked_share),
     (Masked, specials_spared),
     (Causal, within_document),
     (Masked, shown_shares),
