@@ -238,6 +238,30 @@ def test_a_tokenizer_json_of_another_make_is_refused(name: str, part: str, tmp_p
     same_or_named(folder, part, "vocabulary", "do_lower_case", "keep_accents", "add_prefix_space")
 
 
+@pytest.mark.parametrize("key", ["lowercase", "strip_accents", "handle_chinese_chars"])
+def test_a_file_alone_is_read_where_its_class_would_read_it_so(key: str, tmp_path: Path) -> None:
+    """Transformers takes the class of the model's type where no file names one."""
+    folder = folder_of(tmp_path, "BertTokenizer", {})
+    (folder / "tokenizer_config.json").unlink()
+    assert same_or_named(folder)
+    settings = json.loads((folder / "tokenizer.json").read_text())
+    settings["normalizer"][key] = False
+    (folder / "tokenizer.json").write_text(json.dumps(settings))
+    assert not same_or_named(folder, f"{key} of its normalizer is False")
+    config = json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"})
+    (folder / "tokenizer_config.json").write_text(config)
+    assert same_or_named(folder)
+
+
+@pytest.mark.parametrize(
+    "stated", [[], {"a": NEW}, {"3": "<new>"}, {"3": {}}, {"3": {"content": 1}}]
+)
+def test_added_tokens_of_another_shape_are_refused(stated: Any, tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, "BertTokenizer", {"added_tokens_decoder": stated})
+    with pytest.raises(UserError, match="holds no tokens by their ids"):
+        ours(folder)
+
+
 def test_dropout_is_refused(tmp_path: Path) -> None:
     """It would give a text other tokens each time."""
     backend = byte_bpe()

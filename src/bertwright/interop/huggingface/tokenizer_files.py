@@ -9,6 +9,14 @@ import tokenizers as library
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from bertwright.errors import UserError
+from bertwright.interop.huggingface.tokenizer_checks import (
+    know_named,
+    require_added,
+    require_ids,
+    require_stated,
+    require_usual,
+    tokens_by_id,
+)
 from bertwright.interop.huggingface.tokenizer_classes import (
     CLASSES,
     CONFIG,
@@ -50,10 +58,10 @@ def read_tokenizer(
             f"{folder / CONFIG}: split_special_tokens is true, which is not read: set it to false"
         )
     if (folder / FILE).is_file():
-        backend = _from_file(folder, name, config)
+        backend = _from_file(folder, name, config, model_config)
     else:
         backend = _from_old_files(folder, kind)
-    _require_named(backend, folder)
+    know_named(backend, _named(folder), folder)
     try:
         return Tokenizer(backend, _roles(backend, folder, model_config, own_roles))
     except UserError as error:
@@ -66,21 +74,16 @@ def longest_row(folder: Path) -> int | None:
     return None if stated is None or stated >= NO_LIMIT else int(stated)
 
 
-def _from_file(folder: Path, name: str, config: Mapping[str, Any]) -> library.Tokenizer:
+def _from_file(
+    folder: Path, name: str, config: Mapping[str, Any], model_config: Mapping[str, Any]
+) -> library.Tokenizer:
     """The tokenizer of tokenizer.json as the class of this name reads it."""
     file = folder / FILE
     try:
         backend = library.Tokenizer.from_file(str(file))
     except Exception as error:  # the library raises bare Exception
         raise UserError(f"{file} is not a tokenizer: {error}") from None
-    stated = read_json(folder, FILE)
-    for token in stated.get("added_tokens", []):
-        if backend.token_to_id(token["content"]) != token["id"]:
-            raise UserError(
-                f"{file}: the added token {token['content']!r} has the id {token['id']}, and the "
-                f"tokenizers library reads it as {backend.token_to_id(token['content'])}: added "
-                f"tokens come behind the vocabulary, without gaps"
-            )
+    require_ids(backend, read_json(folder, FILE).get("added_tokens", []), file)
     settings = json.loads(backend.to_str())
     if name in CLASSES:
         before = json.dumps(settings)
@@ -90,52 +93,20 @@ def _from_file(folder: Path, name: str, config: Mapping[str, Any]) -> library.To
             raise UserError(f"{file} contradicts {name}: {error}") from None
         if json.dumps(settings) != before:
             backend = library.Tokenizer.from_str(json.dumps(settings))
-    _check_added(backend, folder, config, rebuilt=name in CLASSES)
-    return backend
-
-
-FLAGS = ("single_word", "lstrip", "rstrip", "normalized")
-"""What decides where an added token is recognised in a text."""
-
-
-def _check_added(
-    backend: library.Tokenizer, folder: Path, config: Mapping[str, Any], rebuilt: bool
-) -> None:
-    """UserError where the configuration states other added tokens than tokenizer.json.
-
-    A class that is ``rebuilt`` from its vocabulary knows no others than those that are stated.
-    """
-    here = backend.get_added_tokens_decoder()
-    stated: dict[str, Any] | None = config.get("added_tokens_decoder")
-    if stated is None:
-        listed: dict[str, int] = read_json(folder, ADDED)
-        stated = {str(number): {"content": token} for token, number in listed.items()}
-        rebuilt = False
-    origin = f"{folder / ADDED}"
+    elif not name:
+        require_usual(settings, file, str(model_config.get("model_type")))
+    named = {token for _, token, _ in _named(folder)}
     if "added_tokens_decoder" in config:
         origin = f"added_tokens_decoder of {folder / CONFIG}"
-    for number, token in stated.items():
-        known = here.get(int(number))
-        if known is None or known.content != token["content"]:
-            raise UserError(
-                f"{origin} has {token['content']!r} with the id {number}, and {FILE} "
-                f"{'none' if known is None else repr(known.content)}: copy the files that belong "
-                f"together"
-            )
-        odd = [
-            flag for flag in FLAGS if token.get(flag, getattr(known, flag)) != getattr(known, flag)
-        ]
-        if odd:
-            raise UserError(
-                f"{origin} and {FILE} disagree on {odd[0]} of {known.content!r}: make them agree"
-            )
-    named = {content for _, content, _ in _named(folder)}
-    for number, known in here.items():
-        if rebuilt and str(number) not in stated and known.content not in named:
-            raise UserError(
-                f"{folder / FILE} has the added token {known.content!r}, and added_tokens_decoder "
-                f"of {CONFIG} has not: add it there"
-            )
+        stated = tokens_by_id(config["added_tokens_decoder"], origin)
+        require_added(backend, stated, origin)
+        if name in CLASSES:
+            require_stated(backend, stated, named, file)
+    else:
+        listed: dict[str, int] = read_json(folder, ADDED)
+        added = {number: {"content": token} for token, number in listed.items()}
+        require_added(backend, added, str(folder / ADDED))
+    return backend
 
 
 def _named(folder: Path) -> list[tuple[str, str, bool]]:
@@ -150,23 +121,6 @@ def _named(folder: Path) -> list[tuple[str, str, bool]]:
                 strips = isinstance(one, dict) and bool(one.get("lstrip"))
                 found += [] if token is None else [(key, token, strips)]
     return found
-
-
-def _require_named(backend: library.Tokenizer, folder: Path) -> None:
-    """Know the special tokens that a folder names as such: none is split.
-
-    Errors: UserError for one that the vocabulary does not hold.
-    """
-    known = {token.content for token in backend.get_added_tokens_decoder().values()}
-    for key, token, strips in _named(folder):
-        if backend.token_to_id(token) is None:
-            raise UserError(
-                f"{folder}: {key} is {token!r}, which the vocabulary does not hold: copy the files "
-                f"that belong together"
-            )
-        if token not in known:
-            added = library.AddedToken(token, lstrip=strips, normalized=False, special=True)
-            backend.add_special_tokens([added])
 
 
 def _from_old_files(folder: Path, kind: StockClass | None) -> library.Tokenizer:
