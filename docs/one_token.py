@@ -109,7 +109,7 @@ word.
 {_table(rows[0], rows[1:])}
 
 `prepare` stores {split.num_pieces} such ids in the training split, two bytes each, and a byte of
-marks beside each: {marked} of them start a word. The other documents are held out.
+marks beside each: {marked} of them start a word. The rest of the text is held out.
 """
 
 
