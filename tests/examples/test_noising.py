@@ -226,3 +226,14 @@ def test_one_side_is_read_and_the_other_is_asked_for() -> None:
 def test_what_holds_no_pair_is_not_translated() -> None:
     with pytest.raises(UserError, match="translation-pair"):
         asked(Translation(), rows_of([[[1, 2, 1]]]))
+
+
+def test_sentinels_are_tokens_of_a_vocabulary_with_gaps() -> None:
+    """Ids that stand for no token are left out, from the last one down."""
+    sparse = Vocabulary(VOCABULARY.size, SPECIALS, missing=frozenset({VOCABULARY.size - 2}))
+    rows = long_rows(20)
+    _, question = Sentinels().noised(rows, sparse, Draw(0, 0, np.arange(len(rows.pieces))), 0.0)
+    target = question.target[question.weight > 0]
+    assert VOCABULARY.size - 1 in target
+    assert VOCABULARY.size - 2 not in target
+    assert VOCABULARY.size - 3 in target

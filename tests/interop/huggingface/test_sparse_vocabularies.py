@@ -116,6 +116,30 @@ def test_scores_and_generation_leave_out_the_other_rows(model: TextModel) -> Non
     assert continuation.text
 
 
+@pytest.mark.parametrize("architecture", ["GPT2LMHeadModel", "T5ForConditionalGeneration"])
+def test_no_row_without_a_token_is_generated(architecture: str, tmp_path: Path) -> None:
+    """Greedily, drawn or by beams, though such a row is the likeliest of all."""
+    stock = stock_model(architecture, bos_token_id=2, eos_token_id=3, pad_token_id=0)
+    stock.resize_token_embeddings(pad_to_multiple_of=64 + 8)
+    table = stock.get_output_embeddings().weight
+    with torch.no_grad():
+        table[NUM_TOKENS:] = 30 * torch.randn(len(table) - NUM_TOKENS, table.shape[1])
+    folder = saved(stock, tmp_path / "stock", decoder_start_token_id=0)
+    model = TextModel(*import_folder(folder), "float32")
+    assert model.model.vocabulary_size > model.tokenizer.size
+    settings: list[dict[str, Any]] = [
+        {"temperature": 0},
+        {"temperature": 1.0, "top_k": 3},
+        {"beams": 3},
+    ]
+    for chosen in settings:
+        [continuation] = model.generate(["the ship"], max_new_tokens=6, **chosen)
+        assert all(piece < NUM_TOKENS for piece in continuation.pieces)
+        assert np.isfinite(continuation.log_probabilities).all()
+    if architecture.startswith("GPT2"):
+        assert np.isfinite(model.score(["the ship the ship."])).all()
+
+
 def test_the_model_is_served(model: TextModel) -> None:
     with TestClient(application({"m": model}, Settings())) as client:
         for top_k in (60, 100):
