@@ -172,29 +172,13 @@ def watching(many: bool) -> "Watch":
 def _plain(
     model: "TextModel", several: "Sequence[TaskData]", output: Path, settings: dict[str, Any]
 ) -> dict[str, Any]:
-    from bertwright.tasks.answers.answer import told
     from bertwright.tasks.finetuning import finetune_together
+    from bertwright.tasks.remarks import remarks
 
     watch = watching("seeds" in settings)
     result = finetune_together(model, several, out=output, watch=watch, **settings)
-    for number, part in enumerate(result.training.parts):
-        if cut := part.cut():
-            are = (
-                "1 training example is" if len(cut) == 1 else f"{len(cut):,} training examples are"
-            )
-            apart = result.training.net.head(number).choice.read == "apart"
-            lacks_stride = part.task.answer.lacks_stride and not apart
-            windows = ", or read the whole in windows with answer.stride" if lacks_stride else ""
-            say(
-                f"{told(part.train[cut[0]])}: {are} longer than a row of "
-                f"{result.training.length} pieces and cut, this one first: raise length{windows}"
-            )
-        if seen := part.seen:
-            say(
-                f"{told(part.dev[seen[0]])}: {len(seen):,} of {len(part.dev):,} examples that "
-                f"judge stand among those that are learned from, this one first: the score says "
-                f"less of new texts"
-            )
+    for sentence in remarks(result.training):
+        say(sentence)
     return result.as_dict()
 
 

@@ -27,6 +27,8 @@ class TaskRow:
             a row has several rows.
         characters: of places behind the first that are pieces of a text, from where to where each
             stands in it.
+        text_characters: the same of all tokens of the text, shared by its windows.
+        first_token: of a window, the index of its first token in the text.
         num_cut: pieces of the example that no row has.
         documents: of every piece which text it is of, where texts are read apart: neither sees the
             other.
@@ -38,6 +40,8 @@ class TaskRow:
     places: tuple[int, ...] = ()
     first_word: int = 0
     characters: tuple[tuple[int, int], ...] = ()
+    text_characters: Sequence[tuple[int, int]] = ()
+    first_token: int = 0
     num_cut: int = 0
     documents: list[int] | None = None
 
@@ -133,6 +137,8 @@ class RowMaker:
                         row.segments,
                         places,
                         characters=tuple(characters[start:stop]),
+                        text_characters=characters,
+                        first_token=start,
                         num_cut=len(ids) - len(first),
                     )
                 )

@@ -68,6 +68,7 @@ def task_examples(task: Task, data: Path | str | Examples) -> Examples:
     if isinstance(data, str | Path):
         path = Path(data)
         data = task.read(find_part(path, "dev", task.reader.file_word) if path.is_dir() else path)
+    task.answer.checked(data)
     if not data or any(task.answer.reference(example) is None for example in data):
         raise UserError(f"task {task.name}: there are examples without labels: nothing to compare")
     return data

@@ -67,6 +67,11 @@ class FineTuneResult:
         return {part.task.name: len(part.cut()) for part in self.training.parts}
 
     @property
+    def unplaced(self) -> dict[str, int]:
+        """Of each task, how many training examples have an answer that no token stands for."""
+        return {part.task.name: len(part.unplaced) for part in self.training.parts}
+
+    @property
     def seen(self) -> dict[str, int]:
         """Of each task, how many of the examples that judge read like one that is learned from."""
         return {part.task.name: len(part.seen) for part in self.training.parts}
@@ -105,6 +110,7 @@ class FineTuneResult:
             "best_epochs": [run.epoch for run in self.runs],
             "trained_share": self.training.trained_share(),
             **_told("cut_examples", self.cut),
+            **_told("unplaced_examples", self.unplaced),
             **_told("seen_examples", self.seen),
             **({"calibration": c} if (c := self._calibration()) else {}),
             "seconds": self.seconds,

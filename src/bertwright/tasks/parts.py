@@ -8,8 +8,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bertwright.errors import UserError
 from bertwright.randomness import Permutation, key
 from bertwright.tasks.answers import Answering
+from bertwright.tasks.answers.answer import told
 from bertwright.tasks.bucketing import BatchPlan
 from bertwright.tasks.encoding import RowMaker, TaskRow, pieces_cut
 from bertwright.tasks.formats.examples import Examples
@@ -24,6 +26,8 @@ class Part:
         items: the numbers of the rows that are trained together: all rows of an example where its
             answer keeps them together, else one.
         targets: what each item is asked for.
+        unplaced: the numbers of the examples that have no item, because no token stands for their
+            answer.
     """
 
     task: Task
@@ -33,6 +37,7 @@ class Part:
     rows: Sequence[TaskRow]
     items: Sequence[range]
     targets: Sequence[Sequence[float]]
+    unplaced: Sequence[int] = ()
 
     @staticmethod
     def of(task: Task, train: Examples, dev: Examples, maker: RowMaker) -> "Part":
@@ -41,11 +46,21 @@ class Part:
         answering = task.answer.build(task.labels).fitted(train)
         rows = answering.rows(maker, train)
         items = _items(rows, task.answer.together)
+        owners = [rows[item.start].example for item in items]
         targets = [
-            answering.targets([rows[n] for n in item], train[rows[item.start].example])
-            for item in items
+            answering.targets([rows[n] for n in item], train[owner])
+            for item, owner in zip(items, owners, strict=True)
         ]
-        return Part(task, train, dev, answering, rows, items, targets)
+        unplaced = _unplaced(answering, train, owners, targets)
+        if len(unplaced) == len(train):
+            raise UserError(
+                f"{told(train[0])}: no token of its text stands for the answer, nor of any other "
+                f"example: check answer_start, and that the tokenizer knows the script"
+            )
+        if unplaced:
+            kept = [n for n, owner in enumerate(owners) if owner not in unplaced]
+            items, targets = [items[n] for n in kept], [targets[n] for n in kept]
+        return Part(task, train, dev, answering, rows, items, targets, sorted(unplaced))
 
     @property
     def lengths(self) -> Sequence[int]:
@@ -140,6 +155,19 @@ def places_per_epoch(parts: Sequence[Part], plans: Sequence[BatchPlan]) -> int:
 def target_type(part: Part) -> torch.dtype:
     """Of a tensor of targets."""
     return torch.float32 if part.asks_numbers else torch.int64
+
+
+def _unplaced(
+    answering: Answering,
+    examples: Examples,
+    owners: Sequence[int],
+    targets: Sequence[Sequence[float]],
+) -> set[int]:
+    """Return the numbers of the examples whose answer is in the targets of none of their items."""
+    by_example: dict[int, list[Sequence[float]]] = {}
+    for owner, target in zip(owners, targets, strict=True):
+        by_example.setdefault(owner, []).append(target)
+    return {n for n, of in by_example.items() if not answering.is_placed(of, examples[n])}
 
 
 def _items(rows: Sequence[TaskRow], together: bool) -> list[range]:

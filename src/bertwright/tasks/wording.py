@@ -8,6 +8,7 @@ may be what is right, 1 if nothing is left of either (Rajpurkar et al. 2018).
 
 import re
 import string
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -19,7 +20,9 @@ Wordings = Sequence[str]
 
 
 def bare(text: str) -> str:
-    """What counts of a wording."""
+    """Return what counts of a wording; characters that cannot be seen (U+200B) do not."""
+    if not text.isascii():
+        text = "".join(each for each in text if unicodedata.category(each) != "Cf")
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 

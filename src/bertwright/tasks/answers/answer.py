@@ -204,6 +204,11 @@ class Answering(ABC):
     def targets(self, rows: Sequence[TaskRow], example: Any) -> list[float] | list[int]:
         """What an item of these rows is asked for."""
 
+    def is_placed(self, targets: Sequence[Sequence[float]], example: Any) -> bool:
+        """Return whether the targets of all items of an example say its right answer: one that no
+        token stands for cannot be learned."""
+        return True
+
     @abstractmethod
     def loss(self, outputs: Tensor, sizes: Sequence[int], targets: Tensor) -> tuple[Tensor, Tensor]:
         """The loss summed over the targets, and how many of them are met.

@@ -30,6 +30,7 @@ from bertwright.tasks.answers.answer import (
 from bertwright.tasks.answers.partners import Partners
 from bertwright.tasks.encoding import RowMaker, TaskRow
 from bertwright.tasks.formats.examples import Example, Examples
+from bertwright.tasks.formats.labels import number as finite_number
 from bertwright.tasks.rankings import RANKINGS, Ranked
 
 
@@ -84,7 +85,7 @@ class ClosenessAnswer(Answer):
                     f"{told(example)}: the loss triplet needs a third text, which is further from "
                     f"the first: name its column (other)"
                 )
-            label = None if example.label is None else float(cast(float, example.label))
+            label = None if example.label is None else finite_number(told(example), example.label)
             if self.loss == "cosine" and label is not None and not 0 <= label <= self.highest:
                 raise UserError(
                     f"{told(example)}: the label {label:g} is not from 0 to {self.highest:g}: "

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from torch import Tensor
 
+from bertwright.errors import UserError
 from bertwright.tasks import metrics
 from bertwright.tasks.answers.answer import (
     Answer,
@@ -18,6 +19,7 @@ from bertwright.tasks.answers.answer import (
     choices,
     cross_entropy,
     softmax,
+    told,
 )
 from bertwright.tasks.calibration import Decision, Evidence
 from bertwright.tasks.encoding import RowMaker, TaskRow
@@ -39,6 +41,17 @@ class OptionAnswer(Answer):
 
     def shapes(self) -> tuple[type, ...]:
         return (Options,)
+
+    def checked(self, examples: Examples) -> None:
+        super().checked(examples)
+        for example in cast(Sequence[Options], examples):
+            label: Any = example.label
+            named = isinstance(label, int) and not isinstance(label, bool)
+            if label is not None and not (named and 0 <= label < len(example.options)):
+                raise UserError(
+                    f"{told(example)}: the label {label!r} is none of the indices 0 to "
+                    f"{len(example.options) - 1} of the options"
+                )
 
     def build(self, labels: Sequence[str], temperature: float = 1.0) -> "OptionAnswering":
         return OptionAnswering(temperature)

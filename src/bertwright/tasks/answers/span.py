@@ -5,14 +5,16 @@ training for windows without the answer, and where questions may have none, for 
 2019, sections 4.2 and 4.3).
 """
 
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 from pydantic import Field
 from torch import Tensor
 
+from bertwright.errors import UserError
 from bertwright.tasks.answers.answer import (
     Answer,
     Answering,
@@ -25,6 +27,7 @@ from bertwright.tasks.answers.answer import (
     choices,
     cross_entropy,
     softmax,
+    told,
 )
 from bertwright.tasks.doubts import Doubts, settle
 from bertwright.tasks.encoding import RowMaker, TaskRow
@@ -65,6 +68,19 @@ class SpanAnswer(Answer):
 
     def build(self, labels: Sequence[str], temperature: float = 1.0) -> "SpanAnswering":
         return SpanAnswering(self)
+
+    def checked(self, examples: Examples) -> None:
+        super().checked(examples)
+        for example in cast(Sequence[Question], examples):
+            answers = example.answers or ()
+            if len(example.starts) < min(len(answers), 1) or any(
+                example.text[start : start + len(answer)] != answer
+                for answer, start in zip(answers, example.starts, strict=False)
+            ):
+                raise UserError(
+                    f"{told(example)}: the answers do not stand in the text at the characters that "
+                    f"starts names: state where each begins"
+                )
 
     def reference(self, example: Question) -> tuple[str, ...] | None:
         return example.answers
@@ -115,21 +131,17 @@ class SpanAnswering(Answering):
         return maker.windows(asked, self.choice.stride, self.choice.longest_question)
 
     def targets(self, rows: Sequence[TaskRow], example: Question) -> list[int]:
-        """Where the first right answer stands in the window; (0, 0) where it does not."""
+        """Return the positions of the first and the last token that overlap the answer, of several
+        the first that tokens overlap; (0, 0) where the window does not hold all of them."""
         (row,) = rows
-        if not example.answers:
+        tokens = _answer_tokens(row.text_characters, example)
+        if tokens is None:
             return [0, 0]
-        start = example.starts[0]
-        stop = start + len(example.answers[0])
-        inside = [
-            place
-            for place, (begin, end) in enumerate(row.characters)
-            if begin < stop and end > start
-        ]
-        covered = inside and (
-            row.characters[inside[0]][0] <= start and row.characters[inside[-1]][1] >= stop
-        )
-        return [1 + inside[0], 1 + inside[-1]] if covered else [0, 0]
+        first, last = (token - row.first_token for token in tokens)
+        return [1 + first, 1 + last] if 0 <= first <= last < len(row.characters) else [0, 0]
+
+    def is_placed(self, targets: Sequence[Sequence[float]], example: Question) -> bool:
+        return not example.answers or any(any(of_window) for of_window in targets)
 
     def loss(self, outputs: Tensor, sizes: Sequence[int], targets: Tensor) -> tuple[Tensor, Tensor]:
         return cross_entropy(self.logits(outputs, sizes), targets)
@@ -156,7 +168,7 @@ class SpanAnswering(Answering):
         for question, windows in zip(asked, by_example(rows, outputs, len(asked)), strict=True):
             spans, nothing = self._found(windows)
             leads.append(nothing - spans[0].score if spans else np.inf)
-            said.append(question.text[spans[0].start : spans[0].stop] if spans else "")
+            said.append(_written(question.text, spans[0]) if spans else "")
         right = [question.answers or () for question in asked]
         return Doubts(
             np.array(leads),
@@ -175,7 +187,7 @@ class SpanAnswering(Answering):
         best, threshold = spans[0].score if spans else -np.inf, self.choice.threshold or 0.0
         if not spans or (self.choice.unanswerable and nothing - best > threshold):
             return Prediction("", float(chances[-1]))
-        return Prediction(example.text[spans[0].start : spans[0].stop], float(chances[0]))
+        return Prediction(_written(example.text, spans[0]), float(chances[0]))
 
     def _found(self, windows: Sequence[tuple[TaskRow, Floats]]) -> tuple[list[Span], float]:
         """The best spans of a text, each as good as where it is best, and how good it is to say
@@ -197,6 +209,30 @@ class SpanAnswering(Answering):
                     start, stop = row.characters[first][0], row.characters[last][1]
                     found.append(Span(start, stop, float(starts[first] + ends[last])))
         return found
+
+
+def _answer_tokens(
+    characters: Sequence[tuple[int, int]], example: Question
+) -> tuple[int, int] | None:
+    """Return the indices of the first and the last token of a text that overlap its answer, which
+    may begin or end with characters of no token: blanks, or what a tokenizer drops."""
+    for start, answer in zip(example.starts, example.answers or (), strict=False):
+        stop = start + len(answer)
+        inside = [
+            n for n, (begin, end) in enumerate(characters) if max(begin, start) < min(end, stop)
+        ]
+        if inside:
+            return inside[0], inside[-1]
+    return None
+
+
+def _written(text: str, span: Span) -> str:
+    """Return the text of a span, with the combining marks behind it: a tokenizer that drops them
+    ends its token before."""
+    stop = span.stop
+    while stop < len(text) and unicodedata.category(text[stop]).startswith("M"):
+        stop += 1
+    return text[span.start : stop]
 
 
 def _question(example: object) -> Question:

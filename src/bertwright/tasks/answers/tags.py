@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from torch import Tensor
 
+from bertwright.errors import UserError
 from bertwright.tasks import metrics
 from bertwright.tasks.answers.answer import (
     Answer,
@@ -18,6 +19,7 @@ from bertwright.tasks.answers.answer import (
     by_example,
     cross_entropy,
     softmax,
+    told,
 )
 from bertwright.tasks.calibration import Decision, Evidence
 from bertwright.tasks.encoding import TaskRow
@@ -51,6 +53,12 @@ class TagAnswer(Answer):
 
     def labels_in(self, example: TaggedWords) -> Sequence[str]:
         return example.tags or ()
+
+    def checked(self, examples: Examples) -> None:
+        super().checked(examples)
+        for example in cast(Sequence[TaggedWords], examples):
+            if example.tags is not None:
+                _require_tags(example)
 
 
 @dataclass(frozen=True)
@@ -106,3 +114,15 @@ class TagAnswering(Answering):
             tags += [self.labels[number] for number in best]
             sure += chances[np.arange(len(best)), best].tolist()
         return Prediction(tuple(tags), tuple(sure))
+
+
+def _require_tags(example: TaggedWords) -> None:
+    """Refuse tags that are not one text for each word: UserError."""
+    tags: Sequence[Any] = example.tags or ()
+    if len(tags) != len(example.words):
+        raise UserError(
+            f"{told(example)}: {len(example.words)} words have {len(tags)} tags: give each word one"
+        )
+    for word, tag in zip(example.words, tags, strict=True):
+        if not isinstance(cast(Any, tag), str) or not tag.strip():
+            raise UserError(f"{told(example)}: no tag for the word {word!r}, but {tag!r}")

@@ -29,11 +29,13 @@ from bertwright.tasks.answers.answer import (
     cross_entropy,
     sigmoid,
     softmax,
+    told,
     whether,
 )
 from bertwright.tasks.calibration import Decision, Evidence
 from bertwright.tasks.encoding import RowMaker, TaskRow
 from bertwright.tasks.formats.examples import Example, Examples
+from bertwright.tasks.formats.labels import class_name, names, number
 
 Counts = NDArray[np.float64]
 
@@ -97,10 +99,16 @@ class ClassAnswer(WeightedAnswer):
         return ClassAnswering(self, tuple(labels), temperature)
 
     def reference(self, example: Example) -> str | None:
-        return None if example.label is None else str(example.label)
+        return None if example.label is None else class_name(told(example), example.label)
 
     def labels_in(self, example: Example) -> Sequence[str]:
-        return () if example.label is None else (str(example.label),)
+        label = self.reference(example)
+        return () if label is None else (label,)
+
+    def checked(self, examples: Examples) -> None:
+        super().checked(examples)
+        for example in cast(Sequence[Example], examples):
+            self.reference(example)
 
 
 class LabelsAnswer(WeightedAnswer):
@@ -126,8 +134,16 @@ class LabelsAnswer(WeightedAnswer):
         self.require_weighted(labels)
         return LabelsAnswering(self, tuple(labels), temperature)
 
+    def reference(self, example: Example) -> tuple[str, ...] | None:
+        return None if example.label is None else names(told(example), example.label)
+
     def labels_in(self, example: Example) -> Sequence[str]:
-        return cast(Sequence[str], example.label or ())
+        return self.reference(example) or ()
+
+    def checked(self, examples: Examples) -> None:
+        super().checked(examples)
+        for example in cast(Sequence[Example], examples):
+            self.reference(example)
 
 
 class NumberAnswer(TextAnswer):
@@ -140,6 +156,14 @@ class NumberAnswer(TextAnswer):
         "negative-mean-squared-error": metrics.negative_mean_squared_error,
     }
     usual_metrics: ClassVar[tuple[str, ...]] = ("spearman", "pearson")
+
+    def reference(self, example: Example) -> float | None:
+        return None if example.label is None else number(told(example), example.label)
+
+    def checked(self, examples: Examples) -> None:
+        super().checked(examples)
+        for example in cast(Sequence[Example], examples):
+            self.reference(example)
 
     def build(self, labels: Sequence[str], temperature: float = 1.0) -> "NumberAnswering":
         return NumberAnswering(self)
@@ -175,7 +199,7 @@ class ClassAnswering(_InWindows):
         return replace(self, scales=choice.scales(self.labels, examples, balanced))
 
     def targets(self, rows: Sequence[TaskRow], example: Example) -> list[int]:
-        return [self.labels.index(str(example.label))]
+        return [self.labels.index(str(self.choice.reference(example)))]
 
     def loss(self, outputs: Tensor, sizes: Sequence[int], targets: Tensor) -> tuple[Tensor, Tensor]:
         scales = torch.tensor(self.scales, device=outputs.device) if self.scales else None
@@ -199,7 +223,7 @@ class ClassAnswering(_InWindows):
         return Evidence.of(
             Decision(number, index[right], np.concatenate([output for _, output in windows]))
             for number, windows in enumerate(by_example(rows, outputs, len(examples)))
-            if (right := str(cast(Example, examples[number]).label)) in index
+            if (right := str(self.choice.reference(examples[number]))) in index
         )
 
     def _prediction(self, deciding: Floats, chances: Floats) -> Prediction:
@@ -229,7 +253,7 @@ class LabelsAnswering(_InWindows):
         return replace(self, scales=choice.scales(self.labels, examples, balanced))
 
     def targets(self, rows: Sequence[TaskRow], example: Example) -> list[float]:
-        right = cast(tuple[str, ...], example.label)
+        right = cast(tuple[str, ...], self.choice.reference(example))
         return [float(label in right) for label in self.labels]
 
     def loss(self, outputs: Tensor, sizes: Sequence[int], targets: Tensor) -> tuple[Tensor, Tensor]:

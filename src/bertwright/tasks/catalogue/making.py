@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, cast
+from typing import cast
 
 from bertwright.tasks.answers import Answer, TagAnswer
+from bertwright.tasks.formats.labels import LabelIs
 from bertwright.tasks.formats.tables import Columns, TableReader
 from bertwright.tasks.formats.tagged import TagReader
 from bertwright.tasks.task import Task
-
-LabelIs = Literal["class", "number", "labels"]
 
 _LABELS = {"number": "number", "relevance": "number", "closeness": "number", "labels": "labels"}
 """How a column of labels is read, by the kind of answer; else as classes."""

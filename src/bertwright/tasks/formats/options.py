@@ -60,6 +60,8 @@ class RaceReader(OptionReader):
                 f"{len(answers)} answers: each question has one of both"
             )
         for question, listed, answer in zip(questions, options, answers, strict=True):
+            if not _is_text(question):
+                raise UserError(f"{where}: a question is {question!r}: write its text")
             ways = _ways(where, listed)
             label = None if answer is None else _letter(where, answer, len(ways))
             yield Options(article.strip(), ways, str(question).strip(), label, where)
@@ -124,7 +126,15 @@ def _ways(where: str, options: Any) -> tuple[str, ...]:
     """The options of a question."""
     if not isinstance(options, list) or not options:
         raise UserError(f"{where}: the options of a question are no list, or it is empty")
-    return tuple(map(str, options))
+    listed: list[Any] = options
+    if wrong := [option for option in listed if not _is_text(option)]:
+        raise UserError(f"{where}: an option is {wrong[0]!r}: write the text of the option")
+    return tuple(map(str, listed))
+
+
+def _is_text(value: Any) -> bool:
+    """Return whether a value can be read as a text: a number is as it is written."""
+    return isinstance(value, str | int | float) and value == value
 
 
 def _letter(where: str, said: Any, count: int) -> int:
@@ -138,6 +148,6 @@ def _letter(where: str, said: Any, count: int) -> int:
 def _index(where: str, said: Any, count: int) -> int:
     """The option that a number names."""
     text = str(said).strip()
-    if not text.isdigit() or int(text) >= count:
+    if not text.isdecimal() or int(text) >= count:
         raise UserError(f"{where}: the label {said!r} names none of the options 0 to {count - 1}")
     return int(text)

@@ -81,7 +81,7 @@ def _answers(where: str, asked: Any, text: str) -> tuple[tuple[str, ...], tuple[
         start = value_of(where, answer, "answer_start", int)
         if not said.strip():
             raise UserError(f"{where}: an answer is empty: say is_impossible, or leave it out")
-        if text[start : start + len(said)] != said:
+        if start < 0 or text[start : start + len(said)] != said:
             raise UserError(
                 f"{where}: the answer {said!r} does not stand at character {start} of its text, "
                 f"where {text[start : start + len(said)]!r} does: mend answer_start"

@@ -5,11 +5,9 @@ has (RFC 4180). A JSON lines file has one object on each line.
 """
 
 import csv
-import json
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,14 +15,12 @@ from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
 from bertwright.files import require_file
 from bertwright.tasks.formats.examples import Example
+from bertwright.tasks.formats.labels import LabelIs, read_labels
 from bertwright.tasks.formats.lines import json_object, read_lines, suffix_of
 from bertwright.tasks.formats.reader import Reader
 
 Row = tuple[str, Mapping[str, Any]]
 """Where the row stands, for messages, and its fields by column."""
-
-GREATEST = 1e30
-"""A number beyond it is taken for a mistake: its square is beyond what 64 bits tell by much."""
 
 csv.field_size_limit(2**31 - 1)  # The default of 128 KiB is less than a long review.
 
@@ -50,14 +46,14 @@ class TableReader(Reader):
     """Texts or pairs in the named columns of a table.
 
     Attributes:
-        label_is: a ``class``, a ``number``, or several ``labels`` (a JSON list, or set apart by
-            ``separator``).
+        label_is: a ``class``, a ``number``, or several ``labels`` (a JSON list, a text of names
+            with ``separator`` between, or an indicator vector).
         empty: whether a text may be empty.
     """
 
     kind: Literal["table"] = "table"
     columns: Columns = Columns()
-    label_is: Literal["class", "number", "labels"] = "class"
+    label_is: LabelIs = "class"
     separator: str = ","
     empty: bool = False
 
@@ -70,13 +66,21 @@ class TableReader(Reader):
         there is an answer for every line.
 
         Errors: UserError, naming file, line and column, for an unknown layout, a missing column, a
-        row of another width, an empty text, a label that is none or no number.
+        row of another width, an empty text, a label that is missing or of another shape.
         """
-        rows = rows_of(path, self.columns.header, self._wanted(labelled))
-        examples = [self._example(where, row, labelled, empty=not labelled) for where, row in rows]
+        column = self.columns.label if labelled else None
+        examples: list[Example] = []
+        values: list[tuple[str, Any]] = []
+        for where, row in rows_of(path, self.columns.header, self._wanted(labelled)):
+            examples.append(self._example(where, row, labelled, empty=not labelled))
+            if column is not None:
+                values.append((f"{where}, column {column!r}", row[column]))
         if not examples:
             raise UserError(f"{path} holds no examples")
-        return examples
+        if column is None:
+            return examples
+        labels = read_labels(self.label_is, values, self.separator)
+        return [replace(e, label=label) for e, label in zip(examples, labels, strict=True)]
 
     def example(self, where: str, row: Mapping[str, Any]) -> Example:
         """An example without its label, of a row by column."""
@@ -92,30 +96,12 @@ class TableReader(Reader):
         self, where: str, row: Mapping[str, Any], labelled: bool, empty: bool = False
     ) -> Example:
         columns, empty = self.columns, empty or self.empty
-        label = columns.label if labelled else None
         return Example(
             _text(where, row, columns.first, empty),
             None if columns.second is None else _text(where, row, columns.second, empty),
-            None if label is None else self._label(f"{where}, column {label!r}", row[label]),
-            tuple(_text(where, row, other, empty) for other in columns.others * labelled),
-            where,
+            others=tuple(_text(where, row, other, empty) for other in columns.others * labelled),
+            where=where,
         )
-
-    def _label(self, place: str, value: Any) -> str | float | tuple[str, ...]:
-        if self.label_is == "labels":
-            return self._labels(place, value)
-        if value is None or isinstance(value, list | dict):
-            raise UserError(f"{place}: expected a label, found {json.dumps(value)}")
-        if isinstance(value, str) and not value.strip():
-            raise UserError(f"{place} is empty: state the label, or leave the row out")
-        return _number(place, value) if self.label_is == "number" else _name(value)
-
-    def _labels(self, place: str, value: Any) -> tuple[str, ...]:
-        if isinstance(value, str):
-            value = [part for part in value.split(self.separator) if part.strip()]
-        if not isinstance(value, list):
-            raise UserError(f"{place}: expected a list of labels, found {json.dumps(value)}")
-        return tuple(dict.fromkeys(_name(each) for each in value))
 
 
 def rows_of(path: Path, header: tuple[str, ...] | None, wanted: list[str]) -> Iterator[Row]:
@@ -228,18 +214,3 @@ def _text(where: str, row: Mapping[str, Any], column: str, empty: bool) -> str:
     if not value.strip() and not empty:
         raise UserError(f"{where}, column {column!r}: the text is empty: remove the line")
     return value.strip()
-
-
-def _name(value: Any) -> str:
-    """A label as it is spelled."""
-    return value.strip() if isinstance(value, str) else json.dumps(value)
-
-
-def _number(place: str, value: Any) -> float:
-    try:
-        number = math.nan if isinstance(value, bool) else float(value)
-    except ValueError:
-        number = math.nan
-    if not abs(number) < GREATEST:
-        raise UserError(f"{place}: expected a number, found {value!r}")
-    return number
