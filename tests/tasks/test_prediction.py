@@ -134,6 +134,41 @@ def test_columns_go_by_txt_as_well(tagger, tmp_path: Path) -> None:
     assert len(list(predict_file(tagger, tmp_path / "words.txt"))) == 6
 
 
+def numbered(text: str) -> list[tuple[str, str]]:
+    """Lines as they come from standard input."""
+    return [(f"standard input line {n}", line) for n, line in enumerate(text.splitlines(), 1)]
+
+
+@pytest.mark.parametrize("separator", [" ", "\t"])
+def test_sentences_are_lines_and_columns_are_columns_from_a_file_and_from_standard_input(
+    tagger, tmp_path: Path, separator: str
+) -> None:
+    def columns(*words: str) -> str:
+        return "".join(f"{word}{separator}_{separator}O\n" for word in words)
+
+    sentences = "the old bird sings\nthe red bird sleeps\n\nthe old tree is\n"
+    rows = f"{columns('the', 'old')}\n{columns('a', 'bird')}"
+    for text, expected in (
+        (sentences, [tuple(line.split()) for line in sentences.splitlines()]),
+        (rows, [("the", "old"), ("a", "bird")]),
+    ):
+        (tmp_path / "a.txt").write_text(text)
+        from_file = list(predict_file(tagger, tmp_path / "a.txt"))
+        assert [line["words"] for line in from_file] == expected
+        assert list(predict_lines(tagger, numbered(text), ".txt")) == from_file
+
+
+def test_words_in_context_come_from_standard_input_too(pretrained, tmp_path: Path) -> None:
+    train = [Example(e.first, e.second, "FT"[e.label == "old"]) for e in pairs()]
+    model = finetune(pretrained(), find_task("wic"), train=train, epochs=0).model
+    asked = "bird\tN\t1-1\tThe bird\tThe old bird\n"
+    (tmp_path / "own.data.txt").write_text(asked)
+    from_file = list(predict_file(model, tmp_path / "own.data.txt"))
+    assert list(predict_lines(model, numbered(asked), ".txt")) == from_file
+    (tmp_path / "own.data.txt").write_text("bird: The bird\tThe old bird\n")
+    assert list(predict_file(model, tmp_path / "own.data.txt")) == from_file
+
+
 @pytest.mark.parametrize(
     ("layout", "line", "message"),
     [

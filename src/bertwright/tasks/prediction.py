@@ -1,7 +1,7 @@
 """Predictions for files and streams: one line in, one JSON object out, in the same order."""
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,13 @@ from bertwright.tasks.formats.examples import (
     Question,
     TaggedWords,
 )
-from bertwright.tasks.formats.lines import Line, json_object, read_lines, suffix_of
+from bertwright.tasks.formats.lines import Line, json_object, located_lines, suffix_of
 from bertwright.tasks.formats.tables import TableReader
 from bertwright.tasks.prediction_lines import as_lines, behind
 from bertwright.tasks.task import Task
+
+LOOKED_AT = 1000
+"""Lines from which it is told whether a text is in the layout of the training files."""
 
 AT_ONCE = 4096
 """Examples that are batched by length together: a stream is never held whole."""
@@ -31,9 +34,9 @@ def predict_file(
     """Predictions for the examples of a file behind those whose predictions are ``kept``.
 
     ``.txt`` has a text on each line (a pair with a tab between, words set apart by white space),
-    ``.jsonl`` an object; both are streamed. Other files, and those that the reader of the task
-    claims, are read as the task reads them, without labels. Errors: UserError, naming file
-    and line.
+    ``.jsonl`` an object; both are streamed. Other files, and a ``.txt`` that has the layout of the
+    files that the model was trained on, are read as the task reads them, without labels. Errors:
+    UserError, naming file and line.
     """
     return predict(model, behind(kept, model, asked_in(path, model.task)))
 
@@ -48,18 +51,24 @@ def predict_lines(
 def asked_in(path: Path, task: Task) -> Iterator[AnyExample]:
     """What a file asks of a task, without labels; files as :func:`predict_file` reads them."""
     suffix = suffix_of(path)
-    if suffix not in PARSERS or task.reader.claims(path):
+    if suffix not in PARSERS:
         return iter(task.read(path, labelled=False))
-    lines = ((f"{path} line {number}", line) for number, line in read_lines(path))
-    return asked_by(lines, suffix, task)
+    return asked_by(located_lines(path), suffix, task, str(path))
 
 
-def asked_by(lines: Iterable[Line], layout: str, task: Task) -> Iterator[AnyExample]:
+def asked_by(
+    lines: Iterable[Line], layout: str, task: Task, name: str = "standard input"
+) -> Iterator[AnyExample]:
     """The same of lines in the layout of a ``.txt`` or a ``.jsonl`` file, which may have lines
-    without an object."""
+    without an object; messages call all of them ``name``."""
     parse = PARSERS[layout]
-    asked = (at for at in lines if layout != ".jsonl" or at[1].strip())
-    return (parse(where, line, task) for where, line in asked)
+    if layout == ".jsonl":
+        return (parse(where, line, task) for where, line in lines if line.strip())
+    rest = iter(lines)
+    first = list(islice(rest, LOOKED_AT))
+    if task.reader.claims(first, task.labels):
+        return iter(task.reader.parse(name, chain(first, rest)))
+    return (parse(where, line, task) for where, line in chain(first, rest))
 
 
 def predict(model: FineTuned, examples: Iterable[AnyExample]) -> Iterator[dict[str, Any]]:

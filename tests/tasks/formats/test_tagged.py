@@ -133,6 +133,91 @@ def test_a_mistake_is_one_sentence(
     assert str(caught.value) == f"{tmp_path}/{sentence}"
 
 
+def comments(separator: str, *comment: str, twice: str = "") -> str:
+    sentence = [("maria", "_", "B-PER"), ("lives", "_", "O"), ("in", "_", "O"), ("#", "_", "O")]
+    lines = [separator.join(comment), *map(separator.join, sentence), twice]
+    return "\n".join(lines) * 2 + "\n"
+
+
+@pytest.mark.parametrize("separator", [" ", "\t", "  "])
+@pytest.mark.parametrize("blank", ["", " ", "\t", " \t "])
+@pytest.mark.parametrize(
+    "comment", [("# id", "domain=en"), ("#", "id", "domain=en"), ("# id 7", "x", "domain=en")]
+)
+def test_a_comment_may_have_as_many_columns_as_the_words(
+    tmp_path: Path, separator: str, blank: str, comment: tuple[str, ...]
+) -> None:
+    text = comments(separator, *comment, twice=f"{blank}\n")
+    assert (
+        read_tagged(written(tmp_path / "x.conll", text))
+        == [TaggedWords(("maria", "lives", "in", "#"), ("B-PER", "O", "O", "O"))] * 2
+    )
+
+
+def test_a_word_may_begin_with_a_hash_where_its_last_column_is_a_tag(tmp_path: Path) -> None:
+    text = "#Brexit B-EVENT\nis O\n\n# O\n5 O\n\n#late O\n"
+    assert [s.words for s in read_tagged(written(tmp_path / "x.conll", text))] == [
+        ("#Brexit", "is"), ("#", "5"), ("#late",)
+    ]  # fmt: skip
+    assert [s.words for s in read_tagged(written(tmp_path / "y.conll", text), None)] == [
+        ("#Brexit", "is"), ("#", "5"), ("#late",)
+    ]  # fmt: skip
+
+
+def test_comments_of_numbered_words_may_have_tabs(tmp_path: Path) -> None:
+    text = "# text\t=\tx\ty\tO\n" + IOB2
+    assert len(read_tagged(written(tmp_path / "x.iob2", text))) == 2
+    tabbed = "#" + "\tx" * 9 + "\n" + CONLLU
+    assert len(read_tagged(written(tmp_path / "x.conllu", tabbed), "upos")) == 2
+
+
+@pytest.mark.parametrize("name", ["x.conllu", "x.conll", "x.txt"])
+def test_conllu_is_known_by_what_it_holds(tmp_path: Path, name: str) -> None:
+    words = [("They", "do", "n't"), ("#",)]
+    tags = [("PRON", "AUX", "PART"), ("SYM",)]
+    found = read_tagged(written(tmp_path / name, CONLLU), "upos")
+    assert found == [TaggedWords(w, t) for w, t in zip(words, tags, strict=True)]
+    with pytest.raises(UserError, match=r"no column 'tag' \(known: feats, upos, xpos\)"):
+        read_tagged(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "start", ["-DOCSTART-", "-DOCSTART- O", "-DOCSTART- -X- -X- O", "-DOCSTART-\tx\ty\tO", ""]
+)
+@pytest.mark.parametrize("blank", ["\n", ""])
+@pytest.mark.parametrize("separator", [" ", "\t"])
+def test_the_start_of_a_document_is_no_sentence(
+    tmp_path: Path, start: str, blank: str, separator: str
+) -> None:
+    words = separator.join(("a", "x", "B-PER")) + "\n"
+    text = f"{start}\n{blank}{words}{start}\n{blank}{words}"
+    expected = [TaggedWords(("a",), ("B-PER",))] * 2
+    if not start:
+        text = text.replace("\n\n", "\n \n")
+    assert read_tagged(written(tmp_path / "x.conll", text)) == expected
+
+
+def test_blanks_behind_the_columns_are_none(tmp_path: Path) -> None:
+    for text in ("a O \nb B-X \n \t\nc O \n", "a\tO\t\nb\tB-X\t\n\t\nc\tO\t\n"):
+        assert read_tagged(written(tmp_path / "x.conll", text)) == [
+            TaggedWords(("a", "b"), ("O", "B-X")), TaggedWords(("c",), ("O",))
+        ]  # fmt: skip
+
+
+def test_words_may_hold_blanks_where_columns_have_tabs(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.conll", "New York\tB-LOC\nis\tO\n")
+    assert read_tagged(path) == [TaggedWords(("New York", "is"), ("B-LOC", "O"))]
+
+
+def test_a_word_that_is_not_annotated_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.conllu", CONLLU.replace("AUX", "_"))
+    with pytest.raises(UserError, match=r"x\.conllu line 5: no upos for the word 'do'"):
+        read_tagged(path, "upos")
+    path = written(tmp_path / "x.conll", "a\tO\n\tO\n")
+    with pytest.raises(UserError, match=r"x\.conll line 2: the column of the word is empty"):
+        read_tagged(path)
+
+
 def test_real_files_hold_what_their_makers_say(shared_data: Path) -> None:
     dev = read_tagged(shared_data / "ud_en_ewt" / "en_ewt-ud-dev.conllu.gz", "upos")
     assert (len(dev), sum(len(s.words) for s in dev)) == (2001, 25147)

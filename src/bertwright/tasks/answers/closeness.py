@@ -30,7 +30,7 @@ from bertwright.tasks.answers.answer import (
 from bertwright.tasks.answers.partners import Partners
 from bertwright.tasks.encoding import RowMaker, TaskRow
 from bertwright.tasks.formats.examples import Example, Examples
-from bertwright.tasks.formats.labels import number as finite_number
+from bertwright.tasks.formats.labels import finite_number
 from bertwright.tasks.rankings import RANKINGS, Ranked
 
 

@@ -26,7 +26,7 @@ from bertwright.tasks.answers.answer import (
 )
 from bertwright.tasks.encoding import TaskRow
 from bertwright.tasks.formats.examples import Example, Examples
-from bertwright.tasks.formats.labels import number
+from bertwright.tasks.formats.labels import finite_number
 from bertwright.tasks.rankings import RANKINGS, Ranked
 
 
@@ -47,7 +47,7 @@ class RelevanceAnswer(Answer):
     def checked(self, examples: Examples) -> None:
         super().checked(examples)
         for example in cast(Sequence[Example], examples):
-            label = 0.0 if example.label is None else number(told(example), example.label)
+            label = 0.0 if example.label is None else finite_number(told(example), example.label)
             if label < 0:
                 raise UserError(
                     f"{told(example)}: the label {label:g} is below 0, which stands for what is "

@@ -35,7 +35,7 @@ from bertwright.tasks.answers.answer import (
 from bertwright.tasks.calibration import Decision, Evidence
 from bertwright.tasks.encoding import RowMaker, TaskRow
 from bertwright.tasks.formats.examples import Example, Examples
-from bertwright.tasks.formats.labels import class_name, names, number
+from bertwright.tasks.formats.labels import class_name, finite_number, names
 
 Counts = NDArray[np.float64]
 
@@ -158,7 +158,7 @@ class NumberAnswer(TextAnswer):
     usual_metrics: ClassVar[tuple[str, ...]] = ("spearman", "pearson")
 
     def reference(self, example: Example) -> float | None:
-        return None if example.label is None else number(told(example), example.label)
+        return None if example.label is None else finite_number(told(example), example.label)
 
     def checked(self, examples: Examples) -> None:
         super().checked(examples)

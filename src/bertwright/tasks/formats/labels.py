@@ -46,7 +46,7 @@ def read_labels(kind: LabelIs, values: Sequence[Located], separator: str) -> lis
     Errors: UserError, naming the row, for a value that is missing or of another shape.
     """
     if kind == "number":
-        return [number(where, value) for where, value in values]
+        return [finite_number(where, value) for where, value in values]
     if kind == "class":
         return [class_name(where, value) for where, value in values]
     rows = [(where, _listed(where, value, separator)) for where, value in values]
@@ -55,7 +55,7 @@ def read_labels(kind: LabelIs, values: Sequence[Located], separator: str) -> lis
     return [names(where, row) for where, row in rows]
 
 
-def number(where: str, value: Any) -> float:
+def finite_number(where: str, value: Any) -> float:
     """Return a finite number."""
     if isinstance(value, str) and not value.strip():
         _require_present(where, value)

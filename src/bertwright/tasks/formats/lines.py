@@ -52,6 +52,12 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
         ) from error
 
 
+def located_lines(path: Path) -> Iterator[Line]:
+    """Return the same lines, each with its file and number as messages name it."""
+    name = name_of(path)
+    return ((f"{name} line {number}", line) for number, line in read_lines(path))
+
+
 def whole_text(path: Path) -> str:
     """All of a UTF-8 file, with errors as of :func:`read_lines`."""
     return "\n".join(line for _, line in read_lines(path))

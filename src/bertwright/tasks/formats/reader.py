@@ -1,11 +1,13 @@
 """The axis of readers: how the examples of a task stand in a file."""
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from bertwright.axes import Choice
 from bertwright.errors import UserError
 from bertwright.tasks.formats.examples import Examples
+from bertwright.tasks.formats.lines import Line
 
 
 class Reader(Choice):
@@ -20,9 +22,18 @@ class Reader(Choice):
         """Whether each of its examples is two texts; None where that is not known."""
         return None
 
-    def claims(self, path: Path) -> bool:
-        """Whether a file is its own, by its name or how it begins, and no plain lines of texts."""
+    def claims(self, lines: Sequence[Line], labels: Sequence[str]) -> bool:
+        """Return whether a text that begins with these lines has the layout of the files that a
+        model with these labels was trained on, and is no text on each line."""
         return False
+
+    def parse(self, name: str, lines: Iterable[Line]) -> Examples:
+        """Return the examples of a text that :meth:`claims` was asked of, without labels; messages
+        call it ``name``.
+
+        Errors: UserError, naming the line.
+        """
+        raise TypeError(f"{type(self).__name__} claims no lines")
 
     def read(self, path: Path, labelled: bool = True) -> Examples:
         """The examples of a file; without their labels where these are not wanted.

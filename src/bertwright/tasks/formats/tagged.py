@@ -1,29 +1,25 @@
 """Files of tagged words: CoNLL-U, the IOB2 files of Universal NER, and plain CoNLL columns.
 
-Three layouts, all with one word on a line and an empty line after a sentence:
+Three layouts of sentences in columns:
 
-- *CoNLL-U* (``.conllu``): ten columns set apart by tabs. Words are the syntactic words; the lines
-  of a multiword token (``19-20``) and of an empty node (``8.1``) are left out, as in the evaluation
-  of Universal Dependencies.
+- *CoNLL-U* (``.conllu``, or ten numbered columns set apart by tabs). Words are the syntactic words;
+  the lines of a multiword token (``19-20``) and of an empty node (``8.1``) are left out, as in the
+  evaluation of Universal Dependencies.
 - *numbered*: the first column counts the words of the sentence, the second holds the word, the
   third its tag (the ``.iob2`` files of Universal NER).
 - *plain*: the first column holds the word, the last its tag (CoNLL-2000, CoNLL-2003).
-
-A line that begins with ``#`` is a comment, unless it has as many columns as the words have: plain
-files know no comments, and ``#`` is a word there. ``-DOCSTART-`` sentences are left out.
 """
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
+from bertwright.tasks.formats.columns import NUMBER, Row, are_numbered, sentences_of
 from bertwright.tasks.formats.examples import TaggedWords
-from bertwright.tasks.formats.lines import read_lines, suffix_of
+from bertwright.tasks.formats.lines import Line, located_lines, suffix_of
 from bertwright.tasks.formats.reader import Reader
 
 
@@ -41,14 +37,6 @@ CONLLU = Layout(word=1, tags={"upos": 3, "xpos": 4, "feats": 5}, num_columns=10)
 NUMBERED = Layout(word=1, tags={"tag": 2}, num_columns=3)
 PLAIN = Layout(word=0, tags={"tag": -1}, num_columns=2)
 
-Row = tuple[int, list[str]]
-"""The number of a line, and its columns."""
-
-LONGEST_SENTENCE = 1000
-"""Lines in which a file of columns has come to the end of a sentence."""
-
-_RANGE_OR_EMPTY_NODE = re.compile(r"\d+[-.]\d+")
-
 
 class TagReader(Reader):
     """The sentences of a file with the tags of one column: upos, xpos, feats (CoNLL-U) or tag."""
@@ -56,92 +44,76 @@ class TagReader(Reader):
     kind: Literal["tagged"] = "tagged"
     column: str = "tag"
 
-    def claims(self, path: Path) -> bool:
-        """Columns go by ``.txt`` as well (CoNLL-2003): the first lines that stand together before
-        an empty one have as many words each, and more than one."""
-        if suffix_of(path) != ".txt":
-            return False
-        widths: list[int] = []
-        for _, line in islice(read_lines(path), LONGEST_SENTENCE):
-            if line.startswith("#"):
-                continue
-            if line.strip():
-                widths.append(len(line.split("\t" if "\t" in line else None)))
-            elif len(widths) > 1:
-                return len(set(widths)) == 1 and widths[0] > 1
-            else:
-                widths = []
-        return False
+    def claims(self, lines: Sequence[Line], labels: Sequence[str]) -> bool:
+        """Columns as those of the training: most lines end with one of its tags."""
+        rows = [line.split("\t" if "\t" in line else None) for _, line in lines if line.strip()]
+        layouts = [NUMBERED, PLAIN] if self.column == "tag" else [CONLLU]
+        known = [
+            sum(
+                len(row) >= layout.num_columns and _tag(row, layout, self.column) in labels
+                for row in rows
+            )
+            for layout in layouts
+        ]
+        words = [row for row in rows if len(row) > 1 and not row[0].startswith("#")]
+        return bool(words) and 2 * max(known) > len(words)
+
+    def parse(self, name: str, lines: Iterable[Line]) -> list[TaggedWords]:
+        return _read(name, lines, None, is_conllu=False)
 
     def read(self, path: Path, labelled: bool = True) -> list[TaggedWords]:
         """Errors: UserError, naming file and line, for a column that the layout does not have, a
         row of another width, words wrongly counted, a missing tag."""
-        return _read(path, self.column if labelled else None)
+        column = self.column if labelled else None
+        return _read(str(path), located_lines(path), column, suffix_of(path) == ".conllu")
 
 
-def _read(path: Path, column: str | None) -> list[TaggedWords]:
-    sentences = list(sentences_of(path))
-    if suffix_of(path) == ".conllu":
+def _read(
+    name: str, lines: Iterable[Line], column: str | None, is_conllu: bool
+) -> list[TaggedWords]:
+    sentences = list(sentences_of(lines))
+    numbered = all(map(are_numbered, sentences))
+    layout = NUMBERED if numbered else PLAIN
+    if is_conllu or (numbered and sentences and len(sentences[0][0][1]) == CONLLU.num_columns):
         layout = CONLLU
-        sentences = [syntactic_words(path, rows) for rows in sentences]
-    else:
-        layout = NUMBERED if all(map(_is_numbered, sentences)) else PLAIN
     if column is not None and column not in layout.tags:
-        raise UserError(f"{path}: no column {column!r}{did_you_mean(column, layout.tags)}")
-    read = [_tagged(path, rows, layout, column) for rows in sentences]
-    found = [sentence for sentence in read if sentence.words != ("-DOCSTART-",)]
+        raise UserError(f"{name}: no column {column!r}{did_you_mean(column, layout.tags)}")
+    if layout is not PLAIN:
+        sentences = [syntactic_words(rows) for rows in sentences]
+    found = [_tagged(rows, layout, column) for rows in sentences if rows]
     if not found:
-        raise UserError(f"{path} holds no sentences")
+        raise UserError(f"{name} holds no sentences")
     return found
 
 
-def sentences_of(path: Path) -> Iterator[list[Row]]:
-    """The rows of every sentence, all of one width."""
-    lines = list(read_lines(path))
-    begin, first = next(
-        ((n, line) for n, line in lines if line.strip() and not line.startswith("#")), (0, "")
-    )
-    separator = "\t" if "\t" in first else None
-    width = len(first.split(separator))
-    sentence: list[Row] = []
-    for number, line in lines:
-        row = line.split(separator) if line.strip() else []
-        if not row:
-            if sentence:
-                yield sentence
-            sentence = []
-        elif len(row) == width:
-            sentence.append((number, row))
-        elif not row[0].startswith("#"):
-            raise UserError(
-                f"{path} line {number} has {len(row)} columns instead of {width}, which line "
-                f"{begin} has: all lines of a file have as many"
-            )
-    if sentence:
-        yield sentence
+def syntactic_words(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of words, without those of multiword tokens and of empty nodes.
 
-
-def _is_numbered(rows: Sequence[Row]) -> bool:
-    return all(
-        len(row) > 1 and row[0] == str(expected) for expected, (_, row) in enumerate(rows, start=1)
-    )
-
-
-def syntactic_words(path: Path, rows: Sequence[Row]) -> list[Row]:
-    words = [(number, row) for number, row in rows if not _RANGE_OR_EMPTY_NODE.fullmatch(row[0])]
-    for expected, (number, row) in enumerate(words, start=1):
+    Errors: UserError, naming the line, where the words are not counted from 1 (or 0).
+    """
+    words = [at for at in rows if at[1][0].isdecimal() or not NUMBER.fullmatch(at[1][0])]
+    start = 0 if words and words[0][1][0] == "0" else 1
+    for expected, (where, row) in enumerate(words, start):
         if row[0] != str(expected):
-            raise UserError(f"{path} line {number}: word number {row[0]!r} instead of {expected}")
+            raise UserError(f"{where}: word number {row[0]!r} instead of {expected}")
     return words
 
 
-def _tagged(path: Path, rows: Sequence[Row], layout: Layout, column: str | None) -> TaggedWords:
+def _tag(row: Sequence[str], layout: Layout, column: str) -> str:
+    return row[layout.tags[column]]
+
+
+def _tagged(rows: Sequence[Row], layout: Layout, column: str | None) -> TaggedWords:
+    where = rows[0][0]
+    for at, row in rows:
+        if len(row) <= layout.word or not row[layout.word]:
+            raise UserError(f"{at}: the column of the word is empty: write the word there")
     words = tuple(row[layout.word] for _, row in rows)
-    where = f"{path} line {rows[0][0]}"
     if column is None:
         return TaggedWords(words, where=where)
-    place = layout.tags[column]
-    for number, row in rows:
-        if len(row) < layout.num_columns or not row[place]:
-            raise UserError(f"{path} line {number}: no {column} for the word {row[layout.word]!r}")
-    return TaggedWords(words, tuple(row[place] for _, row in rows), where)
+    for at, row in rows:
+        tag = _tag(row, layout, column) if len(row) >= layout.num_columns else ""
+        # Of the universal tags none is an underscore, which stands for what is not annotated.
+        if not tag or (column == "upos" and tag == "_"):
+            raise UserError(f"{at}: no {column} for the word {row[layout.word]!r}")
+    return TaggedWords(words, tuple(_tag(row, layout, column) for _, row in rows), where)

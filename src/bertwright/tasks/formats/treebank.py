@@ -4,8 +4,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bertwright.errors import UserError
+from bertwright.tasks.formats.columns import sentences_of
 from bertwright.tasks.formats.examples import TaggedWords
-from bertwright.tasks.formats.tagged import CONLLU, sentences_of, syntactic_words
+from bertwright.tasks.formats.lines import located_lines
+from bertwright.tasks.formats.tagged import CONLLU, syntactic_words
 
 HEAD, RELATION = 6, 7
 """The columns."""
@@ -39,14 +41,14 @@ def read_trees(path: Path) -> list[Tree]:
     Errors: UserError, naming file and line, for a row that is too short, a head that is no word.
     """
     found: list[Tree] = []
-    for rows in sentences_of(path):
-        words = syntactic_words(path, rows)
+    for rows in sentences_of(located_lines(path)):
+        words = syntactic_words(rows)
         heads: list[int] = []
-        for number, row in words:
+        for where, row in words:
             if len(row) < CONLLU.num_columns:
-                raise UserError(f"{path} line {number}: {len(row)} columns, where CoNLL-U has 10")
+                raise UserError(f"{where}: {len(row)} columns, where CoNLL-U has 10")
             if not row[HEAD].isdecimal() or int(row[HEAD]) > len(words):
-                raise UserError(f"{path} line {number}: the head {row[HEAD]!r} is no word")
+                raise UserError(f"{where}: the head {row[HEAD]!r} is no word")
             heads.append(int(row[HEAD]) - 1)
         found.append(
             Tree(
@@ -54,7 +56,7 @@ def read_trees(path: Path) -> list[Tree]:
                 tuple(heads),
                 tuple(row[RELATION].split(":")[0] for _, row in words),
                 tuple(row[CONLLU.tags["upos"]] for _, row in words),
-                f"{path} line {words[0][0]}",
+                words[0][0],
             )
         )
     if not found:
