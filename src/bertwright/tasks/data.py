@@ -56,6 +56,7 @@ class TaskData:
             raise UserError(f"{dev} is what is learned from: name another with --dev, or none")
         judged = _examples(task, dev)
         task.learnable(judged, "development")
+        task.require_scored(judged)
         return task, learned, judged
 
 

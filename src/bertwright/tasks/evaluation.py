@@ -46,6 +46,7 @@ def _on_text(model: TextModel, data: Data) -> dict[str, Any]:
 def _on_task(model: FineTuned, data: Path | str | Examples) -> dict[str, Any]:
     task = model.task
     examples = task_examples(task, data)
+    task.require_scored(examples)
     unknown = _unknown_labels(task, examples)
     scores = task.score(examples, model.predict(examples))
     metric = task.metrics[0]

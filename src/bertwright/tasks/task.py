@@ -33,7 +33,7 @@ class Task:
     source: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "metrics", self.metrics or self.answer.usual_metrics)
+        object.__setattr__(self, "metrics", self.metrics or self.answer.usual_for(self.labels))
         for name in self.metrics:
             self.answer.metric(name)
 
@@ -60,7 +60,14 @@ class Task:
                 f"task {self.name}: the {len(examples):,} training examples have {found}: check "
                 f"the file"
             )
-        return replace(self, labels=labels)
+        metrics = () if self.metrics == self.answer.usual_metrics else self.metrics
+        labelled = replace(self, labels=labels, metrics=metrics)
+        labelled.require_scored(examples)
+        return labelled
+
+    def require_scored(self, examples: Examples) -> None:
+        """Refuse labels that a metric of the task has no meaning for: UserError."""
+        self.answer.require_scored(self.metrics, self.labels_of(examples))
 
     def learnable(self, examples: Examples, part: str) -> None:
         """Errors: UserError for examples of a part that cannot be learned from, or judged by."""

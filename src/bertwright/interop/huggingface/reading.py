@@ -170,7 +170,7 @@ def _task(found: Found) -> Task:
     labels = tuple(named[index] for index in sorted(named, key=int))
     problem = found.config.get("problem_type")
     if found.purpose == WORDS:
-        return replace(tagging_task("imported"), labels=labels)
+        return replace(tagging_task("imported"), labels=labels, metrics=())
     if problem == PROBLEMS["number"] or (problem is None and len(labels) == 1):
         return table_task("imported", Columns(), "number")
     several = problem == PROBLEMS["labels"]

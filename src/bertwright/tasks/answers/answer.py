@@ -6,7 +6,7 @@ outputs of a head into losses, and outputs into predictions.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -117,6 +117,13 @@ class Answer(Choice):
         """What examples have in common that are judged together, so that no part of them is learned
         from; None where each is judged by itself."""
         return None
+
+    def usual_for(self, labels: Sequence[str]) -> tuple[str, ...]:
+        """Return the metrics that are usual where a task has these labels."""
+        return self.usual_metrics
+
+    def require_scored(self, metrics: Sequence[str], labels: Iterable[str]) -> None:
+        """Refuse labels that one of the metrics has no meaning for: UserError."""
 
     def metric(self, name: str) -> Metric:
         """The metric of that name."""

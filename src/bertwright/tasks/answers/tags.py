@@ -1,6 +1,6 @@
 """One tag for every word of a sentence, read at the first piece of the word."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
@@ -24,7 +24,7 @@ from bertwright.tasks.answers.answer import (
 from bertwright.tasks.calibration import Decision, Evidence
 from bertwright.tasks.encoding import TaskRow
 from bertwright.tasks.formats.examples import Examples, TaggedWords
-from bertwright.tasks.spans import span_f1
+from bertwright.tasks.spans import are_of_words, scheme_of, span_f1
 
 
 class TagAnswer(Answer):
@@ -53,6 +53,14 @@ class TagAnswer(Answer):
 
     def labels_in(self, example: TaggedWords) -> Sequence[str]:
         return example.tags or ()
+
+    def usual_for(self, labels: Sequence[str]) -> tuple[str, ...]:
+        """Of tags that are no spans, as parts of speech, those of every word."""
+        return ("accuracy", "macro-f1") if labels and are_of_words(labels) else self.usual_metrics
+
+    def require_scored(self, metrics: Sequence[str], labels: Iterable[str]) -> None:
+        if "span-f1" in metrics:
+            scheme_of(labels)
 
     def checked(self, examples: Examples) -> None:
         super().checked(examples)
