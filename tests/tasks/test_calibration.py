@@ -53,6 +53,14 @@ def test_one_decision_has_no_second_half() -> None:
     assert found.error == found.error_before
 
 
+@pytest.mark.parametrize("number", [3, 40])
+def test_answers_that_are_all_right_have_no_temperature(number: int) -> None:
+    right = [n % 2 for n in range(number)]
+    outputs = np.array([[0.0, 0.5] if own else [0.5, 0.0] for own in right])
+    found = calibrate(single(outputs, right))
+    assert (found.temperature, found.error) == (1.0, found.error_before)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_a_temperature_that_helps_no_others_is_not_taken(seed: int) -> None:
     found = calibrate(honest(20, seed))

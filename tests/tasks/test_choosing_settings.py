@@ -15,7 +15,7 @@ from bertwright.tasks import search as searching
 from bertwright.tasks.catalogue import find_task, table_task
 from bertwright.tasks.data import TaskData, held_out
 from bertwright.tasks.finetuning_settings import FineTuning
-from bertwright.tasks.folds import _folds, cross_validate
+from bertwright.tasks.folds import cross_validate
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.judging import EpochReport, figures_of
@@ -28,6 +28,7 @@ from bertwright.tasks.search import (
     search_drawn,
     search_grid,
 )
+from bertwright.tasks.splitting import folds_of
 from bertwright.tasks.task_training import unwatched
 from bertwright.training.clock import Place
 from small_tasks import classes
@@ -159,7 +160,7 @@ def test_every_example_judges_once_and_none_of_its_group_is_learned(
     number = len(examples)
     assert not set.intersection(*({e.first for e in part} for part in held_out(task, examples)))
     judged: list[str] = []
-    for learned, judging in _folds(task, examples, folds, seed):
+    for learned, judging in folds_of(task, examples, folds, seed):
         assert not {e.first for e in learned} & {e.first for e in judging}
         assert len(learned) + len(judging) == number
         judged += [e.first for e in judging]

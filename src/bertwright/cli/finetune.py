@@ -173,11 +173,11 @@ def _plain(
     model: "TextModel", several: "Sequence[TaskData]", output: Path, settings: dict[str, Any]
 ) -> dict[str, Any]:
     from bertwright.tasks.finetuning import finetune_together
-    from bertwright.tasks.remarks import remarks
+    from bertwright.tasks.run_warnings import run_warnings
 
     watch = watching("seeds" in settings)
     result = finetune_together(model, several, out=output, watch=watch, **settings)
-    for sentence in remarks(result.training):
+    for sentence in run_warnings(result.training):
         say(sentence)
     return result.as_dict()
 
@@ -211,7 +211,9 @@ def _folds(
 ) -> dict[str, Any]:
     from bertwright.tasks.folds import cross_validate
 
-    found = cross_validate(model, _one(several), folds, watch=watching(False), settings=settings)
+    found = cross_validate(
+        model, _one(several), folds, watch=watching(False), say=say, settings=settings
+    )
     _write_json(output, "folds.json", found.as_dict())
     return found.as_dict()
 

@@ -75,6 +75,10 @@ class Evidence:
         logs = logs[np.arange(len(logs)), np.repeat(self.right, self.sizes)]
         return np.logaddexp.reduceat(logs, self._starts) - np.log(self.sizes)
 
+    def are_all_right(self) -> bool:
+        """Return whether the most probable answer is the right one in every decision."""
+        return bool((self.chances(1.0).argmax(1) == self.right).all())
+
     @property
     def _starts(self) -> NDArray[np.int64]:
         return np.cumsum(self.sizes) - self.sizes
@@ -101,8 +105,9 @@ class Calibration:
 
 
 def calibrate(evidence: Evidence) -> Calibration:
-    """The calibration of a model that was held against this evidence; the temperature is 1 where
-    those of the halves help nobody, as with few decisions."""
+    """Return the calibration of a model on this evidence; the temperature is 1 where those of the
+    halves help neither, as with few decisions, and where all answers are right: the lowest that can
+    be would fit them best."""
     halves = evidence.halves()
     errors = [
         calibration_error(mine, fitted_temperature(other)) * len(mine)
@@ -111,7 +116,7 @@ def calibrate(evidence: Evidence) -> Calibration:
     ]
     before = calibration_error(evidence, 1.0)
     after = sum(errors) / len(evidence) if len(errors) == 2 else before
-    if after >= before:
+    if after >= before or evidence.are_all_right():
         return Calibration(1.0, before, before)
     return Calibration(fitted_temperature(evidence), before, after)
 

@@ -4,16 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from bertwright.errors import UserError
-from bertwright.randomness import Permutation, key
 from bertwright.tasks.catalogue import find_part, find_task
 from bertwright.tasks.formats.examples import Examples
+from bertwright.tasks.splitting import held_out
 from bertwright.tasks.task import Task
-
-HELD_OUT_SHARE = 0.1
-"""Of the training examples, where there is no development part."""
 
 Given = Examples | Path | str
 """Examples, or the file that they stand in."""
@@ -67,38 +62,6 @@ def parts_of(several: Sequence[TaskData]) -> list[tuple[Task, Examples, Examples
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"two tasks are named {twice!r}: give one of them another name")
     return found
-
-
-def held_out(
-    task: Task, examples: Examples, share: float = HELD_OUT_SHARE
-) -> tuple[Examples, Examples]:
-    """Training examples, and a share of them that is held out, the same whatever the seed; what is
-    judged together stays together."""
-    place, number = grouped_order(task, examples, 0)
-    count = max(1, round(share * number))
-    if number <= count:
-        what = "example" if number == len(examples) else "group of examples"
-        raise UserError(f"one {what} is not enough to train and to judge: give more, or --dev FILE")
-    learned, judged = (
-        [e for e, p in zip(examples, place, strict=True) if (p < count) == held]
-        for held in (False, True)
-    )
-    return learned, judged
-
-
-def grouped_order(task: Task, examples: Examples, seed: int) -> tuple[Sequence[int], int]:
-    """The place of each example's group in an order that is drawn, and how many groups there
-    are."""
-    stated = [task.answer.group(example) for example in examples]
-    own = [number if group is None else group for number, group in enumerate(stated)]
-    numbers = {group: number for number, group in enumerate(dict.fromkeys(own))}
-    place = order_of(len(numbers), seed)
-    return [place[numbers[group]] for group in own], len(numbers)
-
-
-def order_of(number: int, seed: int) -> Sequence[int]:
-    """The place of each of so many examples in an order that is drawn."""
-    return Permutation(number, key(seed, "finetuning", "held-out"))(np.arange(number)).tolist()
 
 
 def _examples(task: Task, given: Given) -> Examples:

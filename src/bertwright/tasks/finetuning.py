@@ -24,6 +24,7 @@ from bertwright.tasks.finetuning_settings import FineTuning, repays
 from bertwright.tasks.judging import Best, EpochReport, figures_of
 from bertwright.tasks.parts import Turns, places_per_epoch, plans_of
 from bertwright.tasks.result_folder import write_results
+from bertwright.tasks.run_warnings import run_warnings
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_training import Training, Watch, unwatched
 from bertwright.tasks.teaching import Teacher
@@ -113,6 +114,7 @@ class FineTuneResult:
             **_told("unplaced_examples", self.unplaced),
             **_told("seen_examples", self.seen),
             **({"calibration": c} if (c := self._calibration()) else {}),
+            **({"warnings": told} if (told := run_warnings(self.training)) else {}),
             "seconds": self.seconds,
         }
 

@@ -4,18 +4,19 @@ The epoch that is kept is chosen on a tenth of what is learned from, so that the
 has decided nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from bertwright.errors import UserError
 from bertwright.model.text_model import TextModel
 from bertwright.statistics import estimate
-from bertwright.tasks.data import TaskData, grouped_order, held_out
+from bertwright.tasks.data import TaskData
 from bertwright.tasks.evaluation import evaluate
 from bertwright.tasks.finetuning import finetune
 from bertwright.tasks.finetuning_settings import FineTuning
-from bertwright.tasks.formats.examples import Examples
+from bertwright.tasks.run_warnings import missing_labels
+from bertwright.tasks.splitting import folds_of, held_out
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_training import Watch, unwatched
 
@@ -51,12 +52,13 @@ def cross_validate(
     folds: int,
     *,
     watch: Watch = unwatched,
+    say: Callable[[str], None] = lambda line: None,
     settings: Mapping[str, Any] | None = None,
 ) -> Folded:
     """Fine-tune ``folds`` times, each time on what the others judge.
 
-    The folds are disjoint parts of the training examples, drawn by the seed of the settings, and
-    anew for each of several.
+    The folds are disjoint parts of the training examples, stratified by label, drawn by the seed of
+    the settings, and anew for each of several. ``say`` is called with what a fold lacks.
     """
     chosen = dict(settings or {})
     seeds = FineTuning.of(chosen).seeds_in_turn()
@@ -66,25 +68,10 @@ def cross_validate(
     scores: list[dict[str, float]] = []
     for seed in seeds:
         alone: dict[str, Any] = {**chosen, "seed": seed, "seeds": 1}
-        for learned, judged in _folds(task, examples, folds, seed):
+        for number, (learned, judged) in enumerate(folds_of(task, examples, folds, seed)):
+            for sentence in missing_labels(task, learned, judged, f"fold {number} of seed {seed}"):
+                say(sentence)
             train, dev = held_out(task, learned)
             result = finetune(model, task, train=train, dev=dev, watch=watch, **alone)
             scores.append(evaluate(result.model, judged)["metrics"])
     return Folded(task, scores)
-
-
-def _folds(
-    task: Task, examples: Examples, folds: int, seed: int
-) -> list[tuple[Examples, Examples]]:
-    place, number = grouped_order(task, examples, seed)
-    if not 2 <= folds <= number // 2:
-        raise UserError(
-            f"--folds {folds}: choose from 2 to {number // 2}, half of what is judged by itself"
-        )
-    return [
-        (
-            [e for e, p in zip(examples, place, strict=True) if p % folds != fold],
-            [e for e, p in zip(examples, place, strict=True) if p % folds == fold],
-        )
-        for fold in range(folds)
-    ]

@@ -15,11 +15,13 @@ from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel
 from bertwright.recipes import Recipe
 from bertwright.statistics import estimate
-from bertwright.tasks.data import TaskData, order_of
+from bertwright.tasks.data import TaskData
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning import finetune
 from bertwright.tasks.finetuning_settings import FineTuning
 from bertwright.tasks.fitting_heads import head_for
+from bertwright.tasks.run_warnings import missing_labels
+from bertwright.tasks.splitting import nested_order
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_training import Watch, unwatched
 
@@ -79,8 +81,8 @@ def learning_curve(
     say: Callable[[str], None] = lambda line: None,
     settings: Mapping[str, Any] | None = None,
 ) -> Curve:
-    """Fine-tune on so many examples each, None for all; the smaller are a part of the larger, drawn
-    anew for every seed."""
+    """Fine-tune on so many examples each, None for all; the smaller are a part of the larger,
+    stratified by label, drawn anew for every seed."""
     stated = FineTuning.of(dict(settings or {}))
     seeds = stated.seeds_in_turn()
     task, train, dev = data.parts()
@@ -96,8 +98,9 @@ def learning_curve(
     scores: dict[str, dict[int, list[float]]] = {PRETRAINED: {}, UNTRAINED: {}}
     for number in sorted(set(numbers)):
         for seed in seeds:
-            place = order_of(len(train), seed)
-            some = [e for e, p in zip(train, place, strict=True) if p < number]
+            some = [train[n] for n in sorted(nested_order(task, train, seed)[:number])]
+            for sentence in missing_labels(task, some, dev):
+                say(f"{number} examples, seed {seed}: {sentence}")
             for name, encoder in ((PRETRAINED, model), (UNTRAINED, untrained)):
                 alone: dict[str, Any] = {**chosen, "seed": seed, "seeds": 1}
                 result = finetune(encoder, task, train=some, dev=dev, watch=watch, **alone)

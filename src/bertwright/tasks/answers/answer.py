@@ -6,6 +6,7 @@ outputs of a head into losses, and outputs into predictions.
 """
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -125,6 +126,13 @@ class Answer(Choice):
     def require_scored(self, metrics: Sequence[str], labels: Iterable[str]) -> None:
         """Refuse labels that one of the metrics has no meaning for: UserError."""
 
+    def strata(self, examples: Examples) -> list[str]:
+        """Return what each example counts for where parts are to be alike: the rarest of its
+        labels, "" where it has none."""
+        labels = [self.labels_in(example) for example in examples]
+        counts = Counter(label for of in labels for label in set(of))
+        return [min(of, key=lambda label: (counts[label], label), default="") for of in labels]
+
     def metric(self, name: str) -> Metric:
         """The metric of that name."""
         if name not in self.metrics:
@@ -153,10 +161,16 @@ class Answer(Choice):
         Where the answer is calibrated that is a temperature.
         """
         evidence = answering.evidence(rows, outputs(), examples) if self.calibrated else None
-        if not evidence:
+        if not evidence or not self.is_varied(examples):
             return None
         found = calibrate(evidence)
         return Settled(self, found.temperature, found.as_dict())
+
+    def is_varied(self, examples: Examples) -> bool:
+        """Return whether the right answers differ: to be sure of the only one says nothing of how
+        sure to be of others."""
+        labels = {label for example in examples for label in self.labels_in(example)}
+        return not self.labelled or len(labels) > 1
 
     def unsettled(self) -> "Answer":
         """What it was before it was settled for a model, for another one."""

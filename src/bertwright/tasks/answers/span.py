@@ -85,6 +85,12 @@ class SpanAnswer(Answer):
     def reference(self, example: Question) -> tuple[str, ...] | None:
         return example.answers
 
+    def strata(self, examples: Examples) -> list[str]:
+        return ["answered" if _question(example).answers else "" for example in examples]
+
+    def is_varied(self, examples: Examples) -> bool:
+        return len(set(self.strata(examples))) > 1
+
     def metric(self, name: str) -> Metric:
         found = super().metric(name)
         return word_f1_or_none if found is word_f1 and self.unanswerable else found
@@ -97,7 +103,7 @@ class SpanAnswer(Answer):
         examples: Examples,
     ) -> Settled | None:
         """The threshold under which most words of the answers are right."""
-        if not self.unanswerable or self.threshold is not None:
+        if not self.unanswerable or self.threshold is not None or not self.is_varied(examples):
             return None
         assert isinstance(answering, SpanAnswering)
         doubts = answering.doubts(rows, outputs(), examples)
