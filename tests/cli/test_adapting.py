@@ -113,6 +113,28 @@ def test_answers_of_other_kinds(folder: Path, tmp_path: Path) -> None:
     assert found["metric"] == "ndcg@10"
 
 
+def test_labels_and_words_are_texts_whatever_yaml_makes_of_them(
+    folder: Path, tmp_path: Path
+) -> None:
+    binary = "".join(f"{e.first}\t{'01'[e.label == 'old']}\n" for e in classes())
+    (tmp_path / "train.tsv").write_text(f"text\tlabel\n{binary}")
+    train = ("finetune", folder / "model", "--train", tmp_path / "train.tsv", "epochs=0")
+    for number, weights in enumerate(("{0: 1, 1: 5}", '{"0": 1, "1": 5}')):
+        printed(*train, "-o", tmp_path / str(number), f"answer.weights={weights}")
+        task = json.loads((tmp_path / str(number) / "task.json").read_text())["task"]
+        assert task["answer"]["weights"] == {"0": 1.0, "1": 5.0}
+    named = binary.replace("\t0", "\tno").replace("\t1", "\tyes")
+    (tmp_path / "train.tsv").write_text(f"text\tlabel\n{named}")
+    words = ("answer.words.yes=old", "answer.words={no: new}", "answer.template='{text} is [MASK]'")
+    printed(*train, "--answer", "cloze", "-o", tmp_path / "cloze", *words)
+    answer = json.loads((tmp_path / "cloze" / "task.json").read_text())["task"]["answer"]
+    assert (answer["words"], answer["template"]) == (
+        {"yes": "old", "no": "new"}, "{text} is [MASK]"
+    )  # fmt: skip
+    with pytest.raises(UserError, match=r"answer\.words: 'yes' is no single piece"):
+        invoke(*train, "--answer", "cloze", "-o", tmp_path / "x", "answer.words.no=yes")
+
+
 def test_a_task_of_ones_own_is_one_file(folder: Path, tmp_path: Path) -> None:
     plugin = Path(__file__).parents[2] / "docs" / "examples" / "own_task.py"
     lines = tmp_path / "lines.txt"

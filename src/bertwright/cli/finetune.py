@@ -104,7 +104,7 @@ def finetune(
     tune_process()
     from bertwright.files import require_free
     from bertwright.interop.loading import load
-    from bertwright.recipes.loading import changed
+    from bertwright.recipes.loading import changed, spelled
 
     if sum(each is not None for each in (search, folds, sizes)) > 1:
         raise UserError("--search, --folds and --sizes are three questions: ask one at a time")
@@ -115,6 +115,7 @@ def finetune(
         raise UserError(f"{twice} is stated twice: leave one out")
     settings = changed(settings, changes or [])
     of_answer = settings.pop("answer", {})
+    texts = spelled(change for change in changes or [] if change.startswith("answer"))
     if seeds > 1:
         settings["seeds"] = seeds
     if task == "glue":
@@ -131,7 +132,7 @@ def finetune(
         return
     require_free(output)
     asked = Asked(task, data, train, dev, text, pair, label, other or [], answer, tags)
-    several = asked.several(context, of_answer)
+    several = asked.several(context, of_answer, texts.get("answer", {}))
     with uninterrupted():
         loaded = load(model)
         if folds is not None:

@@ -37,8 +37,11 @@ class Asked:
     answer: str
     tags: str | None
 
-    def several(self, context: typer.Context, answer: dict[str, Any]) -> "list[TaskData]":
-        """The tasks with their data; ``answer`` are settings of it that are stated one by one."""
+    def several(
+        self, context: typer.Context, answer: dict[str, Any], spelled: dict[str, Any]
+    ) -> "list[TaskData]":
+        """The tasks with their data; ``answer`` are settings of it that are stated one by one, and
+        ``spelled`` the same as they were typed."""
         from bertwright.errors import UserError
         from bertwright.tasks.data import TaskData
 
@@ -48,26 +51,35 @@ class Asked:
             if self.data is None:
                 raise UserError(f"--task {self.task}: --data DIR has a folder for each of them")
             return [
-                TaskData(self._own(context, name, answer), folder_of(self.data, name))
+                TaskData(self._own(context, name, answer, spelled), folder_of(self.data, name))
                 for name in names
             ]
-        task = self._own(context, names[0] if names else None, answer)
+        task = self._own(context, names[0] if names else None, answer, spelled)
         return [TaskData(task, self.data, self.train, self.dev)]
 
-    def _own(self, context: typer.Context, name: str | None, answer: dict[str, Any]) -> "Task":
+    def _own(
+        self,
+        context: typer.Context,
+        name: str | None,
+        answer: dict[str, Any],
+        spelled: dict[str, Any],
+    ) -> "Task":
         task = self._task(context, name)
         if answer:
-            task = self._answered(task, answer)
+            task = self._answered(task, answer, spelled)
         self._require_compared(task)
         return task
 
-    def _answered(self, task: "Task", answer: dict[str, Any]) -> "Task":
+    def _answered(self, task: "Task", answer: dict[str, Any], spelled: dict[str, Any]) -> "Task":
         """The task with settings of its answer."""
         from bertwright.recipes.loading import merged
+        from bertwright.recipes.spelling import as_spelled
         from bertwright.tasks.answers import Answer
         from bertwright.tasks.task import Task
 
         stated = merged(task.answer.model_dump(mode="json"), answer)
+        if (kind := Answer.kinds().get(str(stated.get("kind")))) is not None:
+            stated = as_spelled(kind, stated, spelled)
         chosen = explained(lambda: Answer.choose(stated), "answer")
         metrics = task.metrics if chosen.kind == task.answer.kind else ()  # type: ignore[attr-defined]
         return Task(task.name, chosen, task.reader, metrics, task.labels, task.source)

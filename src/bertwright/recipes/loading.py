@@ -89,6 +89,14 @@ def merged(parent: Mapping[str, Any], child: Mapping[str, Any]) -> Mapped:
     return result
 
 
+def spelled(changes: Iterable[str]) -> Mapped:
+    """Return changes of settings with all scalars as the texts that they were typed as."""
+    stated: Mapped = {}
+    for change in changes:
+        stated = merged(stated, _parsed(change, _TextLoader))
+    return stated
+
+
 def changed(stated: Mapped, changes: Iterable[Change]) -> Mapped:
     """Settings with changes: ``key.path=value``, whose values are YAML, or mappings."""
     for change in changes:
@@ -160,12 +168,12 @@ def imported_plugins() -> tuple[Path, ...]:
     return tuple(_plugins)
 
 
-def _parsed(override: str) -> Mapped:
+def _parsed(override: str, loader: "type[_Loader] | None" = None) -> Mapped:
     path, equals, text = override.partition("=")
     if not equals or not path:
         raise UserError(f"{override!r} is not of the form key.path=value")
     try:
-        value = yaml.load(text, Loader=_Loader)
+        value = yaml.load(text, Loader=loader or _Loader)
     except yaml.YAMLError as error:
         raise UserError(f"{override!r}: the value is not YAML ({_said(error)})") from error
     for part in reversed(path.split(".")):
@@ -242,8 +250,12 @@ def _with_parent(stated: Mapped, path: Path) -> Mapped:
         raise UserError(f"{path}: extends {parent}, which extends it in turn") from None
 
 
+_TEXT, _MERGE = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "merge"))
+
+
 class _Loader(yaml.SafeLoader):
-    """YAML in which 1e-3 is a number, as everyone who writes it means, and no key stands twice."""
+    """YAML in which 1e-3 is a number, as everyone who writes it means, no key stands twice, and
+    keys are texts: they are names of settings or of labels."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
@@ -252,6 +264,8 @@ class _Loader(yaml.SafeLoader):
                 twice = f"the key {key.value} stands there twice"
                 raise yaml.MarkedYAMLError(problem=twice, problem_mark=key.start_mark)
             seen.add(key.value if isinstance(key, yaml.ScalarNode) else "")
+            if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
+                key.tag = _TEXT
         return super().construct_mapping(node, deep)
 
 
@@ -263,3 +277,10 @@ _Loader.add_implicit_resolver(
     ),
     list("-+0123456789."),
 )
+
+
+class _TextLoader(_Loader):
+    """The same with every scalar as a text."""
+
+
+_TextLoader.yaml_implicit_resolvers = {}

@@ -1,0 +1,44 @@
+"""What a user types for a text stays that text, though YAML makes something else of it."""
+
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import Field
+
+from bertwright.axes import Settings
+from bertwright.recipes.loading import changed, spelled
+from bertwright.recipes.spelling import as_spelled
+
+TYPED = ["yes", "no", "on", "off", "true", "null", "~", "1", "007", "0x1F", "1.0", "1e-3", "1_000"]
+TYPED += ["2024-01-01", "12:30:00", ".inf", "'1'", '"yes"', "plain words"]
+
+
+class Own(Settings):
+    word: str = ""
+    maybe: str | None = None
+    either: Literal["all"] | dict[str, Annotated[float, Field(ge=0)]] | None = None
+    words: dict[str, str] = Field(default_factory=dict[str, str])
+    listed: tuple[str, ...] = ()
+    number: float | None = None
+    switch: bool = False
+
+
+def read(*changes: str) -> Any:
+    return Own.model_validate(as_spelled(Own, changed({}, changes), spelled(changes)))
+
+
+@pytest.mark.parametrize("typed", TYPED)
+def test_a_text_is_as_it_is_typed(typed: str) -> None:
+    text = typed.strip("'\"")
+    assert read(f"word={typed}").word == text
+    assert read(f"words.b={typed}").words == {"b": text}
+    assert read(f"words={{{typed}: {typed}, b: c}}").words == {text: text, "b": "c"}
+    assert read(f"listed=[{typed}, x]").listed == (text, "x")
+    assert read(f"either={{{typed}: 2, b: 1e-3}}").either == {text: 2.0, "b": 1e-3}
+
+
+def test_what_is_no_text_is_as_yaml_reads_it() -> None:
+    found = read("number=1e3", "switch=yes", "maybe=null", "either=all", "word=last")
+    assert (found.number, found.switch, found.maybe, found.either) == (1000.0, True, None, "all")
+    assert read("maybe=no").maybe == "no"
+    assert read("number=null", "word=a", "word=1").word == "1"
