@@ -3,6 +3,7 @@
 import json
 from copy import copy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -183,6 +184,84 @@ def test_modules_that_change_vectors_are_refused_and_the_encoder_can_be_read(
     load(tmp_path / "own")
 
 
+def foreign(folder: Path, encoder: TextModel, **about: Any) -> Path:
+    """A folder with a Normalize module and other settings, as sentence-transformers writes it."""
+    export_sentence_transformers(encoder, folder)
+    modules = json.loads((folder / "modules.json").read_text())
+    name = "sentence_transformers.models.Normalize"
+    modules.append({"idx": 2, "name": "2", "path": "2_Normalize", "type": name})
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "2_Normalize").mkdir()
+    settings = {"__version__": {"sentence_transformers": "6.0.0"}, **about}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    return folder
+
+
+KEPT = [
+    {},
+    {"prompts": {"query": "the red ", "document": ""}, "default_prompt_name": "query"},
+    {"prompts": {"query": "the red ", "document": None}, "default_prompt_name": None},
+    {"truncate_dim": 8, "similarity_fn_name": "dot"},
+]
+
+
+@pytest.mark.parametrize("about", KEPT, ids=str)
+def test_settings_of_a_foreign_folder_are_kept(
+    tmp_path: Path, encoder: TextModel, about: dict[str, Any]
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    theirs = foreign(tmp_path / "theirs", encoder, **about)
+    save_model(tmp_path / "own", *import_folder(theirs))
+    export_sentence_transformers(load(tmp_path / "own"), tmp_path / "export", verify=True)
+    before, after = (
+        SentenceTransformer(str(folder), device="cpu") for folder in (theirs, tmp_path / "export")
+    )
+    assert np.abs(before.encode(list(TEXTS)) - after.encode(list(TEXTS))).max() < 1e-5
+    assert [type(module) for module in before] == [type(module) for module in after]
+    assert before.max_seq_length == after.max_seq_length
+    for name in ("prompts", "default_prompt_name", "truncate_dim", "similarity_fn_name"):
+        assert getattr(before, name) == getattr(after, name)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("config_sentence_transformers.json", {"default_prompt_name": "x"}, "there is no prompt"),
+        ("config_sentence_transformers.json", {"truncate_dim": 0}, "truncate_dim: must be 1"),
+        ("config_sentence_transformers.json", {"prompts": ["x"]}, "prompts: must be a mapping"),
+        ("2_Normalize/config.json", {"module_input_name": "token_embeddings"}, "states of tokens"),
+        ("modules.json", [{"type": "m.Normalize"}, {"type": "m.Pooling"}], "in this order"),
+        ("modules.json", {"0": "Transformer"}, "no list of modules"),
+    ],
+)
+def test_settings_that_cannot_be_kept_are_refused(
+    tmp_path: Path, encoder: TextModel, file: str, content: Any, said: str
+) -> None:
+    folder = foreign(tmp_path / "theirs", encoder)
+    (folder / file).write_text(json.dumps(content))
+    with pytest.raises(UserError, match=said):
+        load(folder)
+
+
+def test_a_prompt_that_is_not_pooled_is_refused(tmp_path: Path, encoder: TextModel) -> None:
+    about = {"prompts": {"query": "the "}, "default_prompt_name": "query"}
+    folder = foreign(tmp_path / "theirs", encoder, **about)
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"include_prompt": False}))
+    with pytest.raises(UserError, match="pools without its default prompt"):
+        load(folder)
+
+
+@pytest.mark.parametrize("system", ["bert", "modern", "gpt-2", "albert", "roberta", "xlnet"])
+def test_heads_of_pre_training_are_left_out(tmp_path: Path, system: str) -> None:
+    from transformers import AutoModel
+
+    export_sentence_transformers(any_encoder(system), tmp_path / "export", verify=True)
+    _, report = AutoModel.from_pretrained(tmp_path / "export", output_loading_info=True)
+    assert not report["unexpected_keys"]
+    assert not [key for key in report["missing_keys"] if not key.startswith("pooler.")]
+
+
 LENGTHS = [
     ({"max_seq_length": 9}, {}, {}, 9),
     ({"max_seq_length": 9}, {"model_max_length": 7}, {}, 9),
@@ -221,7 +300,8 @@ def test_the_command_line_writes_the_same(tmp_path: Path) -> None:
          "--verify"],
     )  # fmt: skip
     assert said.exit_code == 0, said.output
-    assert (out / "modules.json").is_file()
+    stated = [json.loads((f / "modules.json").read_text()) for f in (checkpoint_folder(), out)]
+    assert stated[0] == stated[1]
 
 
 def test_a_model_without_vectors_is_refused(tmp_path: Path) -> None:

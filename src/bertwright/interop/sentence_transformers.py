@@ -17,9 +17,10 @@ from bertwright.errors import MissingExtra, UserError
 from bertwright.files import atomic_folder
 from bertwright.interop.huggingface import export_folder
 from bertwright.interop.huggingface.families import family_of
-from bertwright.interop.huggingface.sentence_vectors import MODULES, SETTINGS
+from bertwright.interop.huggingface.sentence_vectors import ABOUT, KEPT, MODULES, SETTINGS
 from bertwright.interop.huggingface.tokenizer_files import NO_LIMIT
 from bertwright.interop.huggingface.writing import Export
+from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel
 from bertwright.tasks.fine_tuned import FineTuned, vectors_of
 from bertwright.text.tokenizers import FILE, Tokenizer
@@ -41,24 +42,26 @@ _STOCK = "sentence_transformers.models"
 def export_sentence_transformers(
     model: TextModel, folder: Path, verify: bool = False, family_name: str | None = None
 ) -> Export:
-    """Write a folder for sentence-transformers; its vectors are those of ``embed``.
+    """Write a folder for sentence-transformers; its vectors are those of ``embed``, of texts behind
+    the default prompt, scaled and truncated as the recipe says of vectors.
 
     An encoder that was fine-tuned for closeness is pooled, and reads as much of a text, as it was
-    trained, any other as ``embed`` does it. ``verify`` loads what was written and compares; a
-    folder that differs is not kept.
+    trained, any other as ``embed`` does it. Heads of pre-training are left out. ``verify`` loads
+    what was written and compares what its ``encode`` returns; a folder that differs is not kept.
 
     Errors: UserError where no stock class computes the recipe from texts alone, or the pooling;
     MissingExtra where ``verify`` finds no sentence-transformers.
     """
-    bare = _bare(unrounded(model))
-    family = family_of(bare.model, bare.tokenizer.specials, family_name)
+    whole = unrounded(model)
+    family = family_of(whole.model, whole.tokenizer.specials, family_name)
+    bare = _bare(whole)
     if lacks := family.lacks_alone(bare.model.recipe, bare.longest):
         raise UserError(f"sentence-transformers cannot make these vectors, for {lacks}")
     if family.reads_padding:
         bare = _unpadded(bare)
     with atomic_folder(folder) as temporary:
         within = temporary / "stock"
-        written = export_folder(bare.model, bare.tokenizer, within, family_name=family_name)
+        written = export_folder(bare.model, bare.tokenizer, within, family_name=family.model_type)
         for file in within.iterdir():
             shutil.move(file, temporary / file.name)
         within.rmdir()
@@ -68,10 +71,18 @@ def export_sentence_transformers(
 
 
 def _bare(model: TextModel) -> TextModel:
-    """The encoder alone, where it gives vectors."""
+    """Return the encoder alone, with its pooler where it has one, if it gives vectors."""
     if isinstance(model, FineTuned):
         _require_vectors(model)
-    return TextModel(model.model, model.tokenizer, "float32")
+        return TextModel(model.model, model.tokenizer, "float32")
+    net = model.model
+    if net.decoder is not None:
+        return TextModel(net, model.tokenizer, "float32")
+    with torch.device("meta"):
+        recipe = net.recipe.model_copy(update={"objectives": {}})
+        alone = Model(recipe, net.vocabulary_size)
+    alone.encoder, alone.pooler = net.encoder, net.pooler
+    return TextModel(alone, model.tokenizer, "float32")
 
 
 @torch.no_grad()
@@ -98,10 +109,15 @@ def _require_vectors(model: FineTuned) -> None:
 
 def _write(folder: Path, model: TextModel) -> None:
     recipe = model.model.recipe
-    width, pooling = recipe.encoder.width, recipe.vectors.pooling
+    width, vectors = recipe.encoder.width, recipe.vectors
+    pooling = vectors.pooling
+    paths = {"Transformer": "", "Pooling": "1_Pooling"}
+    if vectors.normalise:
+        paths["Normalize"] = "2_Normalize"
+        (folder / "2_Normalize").mkdir()
     modules = [
-        {"idx": 0, "name": "0", "path": "", "type": f"{_STOCK}.Transformer"},
-        {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{_STOCK}.Pooling"},
+        {"idx": number, "name": str(number), "path": path, "type": f"{_STOCK}.{kind}"}
+        for number, (kind, path) in enumerate(paths.items())
     ]
     pooled = {
         "word_embedding_dimension": width,
@@ -113,6 +129,8 @@ def _write(folder: Path, model: TextModel) -> None:
     longest = model.longest or NO_LIMIT
     _write_json(folder / MODULES, modules)
     _write_json(folder / "1_Pooling" / "config.json", pooled)
+    about = {key: value for key in KEPT if (value := getattr(vectors, key)) is not None}
+    _write_json(folder / ABOUT, about)
     _write_json(folder / SETTINGS[0], {"max_seq_length": longest, "do_lower_case": False})
     _frame(folder / FILE, model.tokenizer)
 
@@ -136,14 +154,22 @@ def _write_json(file: Path, content: Any) -> None:
 
 
 def _difference(folder: Path, model: TextModel) -> float:
-    """The greatest difference of a number of a vector; UserError where it is no rounding."""
+    """Return the greatest difference of a number of a vector that ``encode`` returns; UserError
+    where it is no rounding."""
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
         raise MissingExtra("sentence-transformers", "sentence-transformers") from error
     stock: Any = SentenceTransformer(str(folder), device="cpu")
     theirs = stock.encode(list(TEXTS), convert_to_numpy=True)
-    ours = model.embed(TEXTS)
+    vectors = model.model.recipe.vectors
+    behind = [f"{vectors.default_prompt}{text}" for text in TEXTS]
+    ours = model.embed(behind, normalise=vectors.normalise)[:, : vectors.truncate_dim]
+    if theirs.shape != ours.shape:
+        raise UserError(
+            f"sentence-transformers makes vectors of {theirs.shape[1]} numbers, not of "
+            f"{ours.shape[1]}: update it, or load the model without truncate_dim"
+        )
     difference = float(np.abs(theirs - ours).max())
     if not difference <= TOLERANCE * max(1.0, float(np.abs(ours).max())):
         raise UserError(

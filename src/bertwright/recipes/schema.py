@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import Field, field_validator, model_validator
 
-from bertwright.axes import Precision, Settings
+from bertwright.axes import Precision, Settings, did_you_mean
 from bertwright.encoder.choice import EncoderChoice
 from bertwright.encoder.decoder import DecoderChoice
 from bertwright.examples.assembly import Assembly
@@ -33,10 +33,35 @@ class Text(Settings):
 
 class Vectors(Settings):
     """The vector of a text: the ``mean`` over the states of its pieces, or that of the first
-    (``cls``); ``longest`` is the longest row of one, where that is less than the encoder takes."""
+    (``cls``); ``longest`` is the longest row of one, where that is less than the encoder takes.
+
+    The others are settings of a folder of sentence-transformers, by its names, which ``embed``
+    leaves to its caller and an export keeps: whether vectors are scaled to length 1
+    (``normalise``), the ``prompts`` before texts and which of them is the default, to how many
+    numbers vectors are truncated, and how two of them are compared.
+    """
 
     pooling: Pooling = "mean"
     longest: int | None = Field(default=None, ge=1)
+    normalise: bool = False
+    prompts: dict[str, str] = Field(default_factory=dict[str, str])
+    default_prompt_name: str | None = None
+    truncate_dim: int | None = Field(default=None, ge=1)
+    similarity_fn_name: str | None = None
+
+    @property
+    def default_prompt(self) -> str:
+        """What stands before a text for which no prompt is named."""
+        return self.prompts[self.default_prompt_name] if self.default_prompt_name else ""
+
+    @model_validator(mode="after")
+    def _knows_its_prompt(self) -> Self:
+        if self.default_prompt_name and self.default_prompt_name not in self.prompts:
+            raise ValueError(
+                f"default_prompt_name: there is no prompt {self.default_prompt_name!r}"
+                f"{did_you_mean(self.default_prompt_name, self.prompts)}"
+            )
+        return self
 
 
 class Phase(Settings):

@@ -3,8 +3,11 @@ of the stock class."""
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from pydantic import ValidationError
+
+from bertwright.axes import explain
 from bertwright.errors import UserError
 from bertwright.interop.huggingface.tokenizer_files import NO_LIMIT, longest_row, read_json
 from bertwright.recipes import Pooling, Vectors
@@ -18,7 +21,16 @@ SETTINGS = tuple(
 """Where it stands how texts become pieces: in the first of these; the later ones are older."""
 
 READ = ("Transformer", "Pooling", "Normalize")
-"""Modules that change no vector otherwise than ``embed`` can."""
+"""Modules that change no vector otherwise than ``embed`` can, in their order."""
+
+ABOUT = "config_sentence_transformers.json"
+"""Where prompts stand, to how many numbers vectors are truncated, and how they are compared."""
+
+KEPT = ("prompts", "default_prompt_name", "truncate_dim", "similarity_fn_name")
+"""Its keys that an export writes again."""
+
+SENTENCE = "sentence_embedding"
+"""The feature that holds the vector of a text."""
 
 POOLINGS: dict[str, Pooling] = {"mean": "mean", "cls": "cls"}
 OLD_POOLINGS = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
@@ -29,23 +41,53 @@ each."""
 def read_sentence_vectors(folder: Path, config: Mapping[str, Any], lowercase: bool) -> Vectors:
     """What a folder says, ``config`` being that of its stock class, and ``lowercase`` whether its
     tokenizer makes small letters of large ones; the mean where it is none of sentence-transformers.
-    Vectors are scaled where that is asked, whatever it says of that.
 
     Errors: UserError for vectors that are made otherwise.
     """
     if not (folder / MODULES).is_file():
         return Vectors()
-    modules = {
-        str(m["type"]).rpartition(".")[2]: m.get("path", "") for m in read_json(folder, MODULES)
-    }
-    if other := [kind for kind in modules if kind not in READ]:
+    stated = [(str(m["type"]).rpartition(".")[2], m.get("path", "")) for m in _modules(folder)]
+    modules, order = dict(stated), [kind for kind, _ in stated]
+    if other := [kind for kind in order if kind not in READ]:
         raise _refused(folder, f"has the module {other[0]}")
+    if order != [kind for kind in READ if kind in modules]:
+        raise _refused(folder, f"has the modules {', '.join(order)} in this order")
+    scaled = read_json(folder, f"{modules.get('Normalize', '')}/config.json".lstrip("/"))
+    if scaled.get("module_input_name", SENTENCE) != SENTENCE:
+        raise _refused(folder, "scales the states of tokens to length 1")
     settings = next(filter(None, (read_json(folder, name) for name in SETTINGS)), {})
     if settings.get("do_lower_case") and not lowercase:
         raise _refused(folder, "makes small letters of large ones before its tokenizer")
     pooled = read_json(folder, f"{modules.get('Pooling', '')}/config.json".lstrip("/"))
-    longest = _longest(folder, config, settings.get("max_seq_length"))
-    return Vectors(pooling=_pooling(folder, pooled), longest=longest)
+    about = {key: value for key, value in read_json(folder, ABOUT).items() if key in KEPT}
+    if about.get("default_prompt_name") and not pooled.get("include_prompt", True):
+        raise _refused(folder, "pools without its default prompt")
+    try:
+        return Vectors(
+            pooling=_pooling(folder, pooled),
+            longest=_longest(folder, config, settings.get("max_seq_length")),
+            normalise="Normalize" in modules,
+            **{**about, "prompts": _prompts(about.get("prompts"))},
+        )
+    except ValidationError as error:
+        raise explain(error, str(folder / ABOUT)) from None
+
+
+def _modules(folder: Path) -> list[Mapping[str, Any]]:
+    stated: Any = read_json(folder, MODULES)
+    if not isinstance(stated, list) or not all(
+        isinstance(each, Mapping) and "type" in each for each in cast(list[Any], stated)
+    ):
+        raise UserError(f"{folder / MODULES} is no list of modules with a type: copy it again")
+    return cast(list[Mapping[str, Any]], stated)
+
+
+def _prompts(stated: Any) -> Any:
+    """Return the prompts that say something; a name may stand there without any."""
+    if not isinstance(stated, Mapping):
+        return {} if stated is None else stated
+    named = cast(Mapping[str, Any], stated)
+    return {name: prompt for name, prompt in named.items() if prompt is not None}
 
 
 def _pooling(folder: Path, pooled: Mapping[str, Any]) -> Pooling:
