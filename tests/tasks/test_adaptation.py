@@ -194,7 +194,7 @@ def test_three_readings_are_side_by_side(pretrained) -> None:
 
 
 @pytest.mark.parametrize(
-    "head", [{"read": "mean"}, {"layers": 1}, {"layers": "all", "mix": "sum", "read": "last"}]
+    "head", [{"read": "first"}, {"layers": 1}, {"layers": "all", "mix": "sum", "read": "last"}]
 )
 def test_what_is_stated_of_the_usual_head_changes_nothing_else(pretrained, head: Any) -> None:
     usual = adapted(pretrained("bert"), "frozen", epochs=1).model.net.choice

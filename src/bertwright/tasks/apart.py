@@ -21,6 +21,15 @@ def keeping_apart(recipe: Recipe) -> Recipe:
     return recipe.model_copy(update={"encoder": apart})
 
 
+def can_keep_apart(recipe: Recipe) -> bool:
+    """Return whether an encoder can keep texts apart."""
+    try:
+        keeping_apart(recipe)
+    except UserError:
+        return False
+    return True
+
+
 def check_apart(mix: str, answer: Answer) -> str | None:
     """What speaks against reading texts apart for this answer, in words."""
     if not isinstance(answer, TextAnswer):

@@ -12,15 +12,17 @@ from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel
 from bertwright.optimisers.adam import AdamW
 from bertwright.schedules import Warmup
+from bertwright.tasks.adaptation import Frozen
 from bertwright.tasks.answers.texts import TextAnswer
 from bertwright.tasks.apart import keeping_apart
 from bertwright.tasks.distant import part_of
 from bertwright.tasks.encoding import RowMaker
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning_settings import FineTuning, with_dropout
-from bertwright.tasks.fitting_heads import check_head, head_for
+from bertwright.tasks.fitting_heads import check_head, frozen_texts, head_for
 from bertwright.tasks.heads import HeadChoice
 from bertwright.tasks.language_model import check_language_model
+from bertwright.tasks.linear_heads import is_linear
 from bertwright.tasks.parts import Part
 from bertwright.tasks.seen_pieces import SeenPieces
 from bertwright.tasks.task import Task
@@ -46,7 +48,8 @@ def prepare_training(
     recipe = with_wide_questions(recipe, [task.answer for task, _, _ in given])
     _check(model, chosen, given)
     longest = model.model.encoder.longest
-    choices = [head_for(chosen.head, recipe, task.answer, tuned) for task, _, _ in given]
+    frozen = frozen_texts(chosen.adaptation, [(task.answer, train) for task, train, _ in given])
+    choices = [head_for(chosen.head, recipe, task.answer, tuned, frozen) for task, _, _ in given]
     if apart := _all_apart(choices):
         recipe = keeping_apart(recipe)
     maker = RowMaker.of(recipe, model.tokenizer, longest, chosen.length, apart)
@@ -75,6 +78,7 @@ def prepare_training(
     net = Adapted.empty(recipe, size, plans, chosen.adaptation, chosen.dropout, beside, num_rows)
     if chosen.epochs:
         _check_trained(net)
+    fits_heads = _fits_heads(chosen, net)
     teaching = None if teacher is None else _taught(teacher, net, parts, seen, chosen)
     return Training(
         source=model,
@@ -91,7 +95,8 @@ def prepare_training(
         ),
         schedule=chosen.schedule or Warmup(warmup=chosen.warmup),
         clip=chosen.clip,
-        precision=chosen.precision or usual_precision(model.device),
+        precision="float32" if fits_heads else chosen.precision or usual_precision(model.device),
+        fits_heads=fits_heads,
         perturbation=chosen.perturbation,
         language_model=chosen.language_model,
         teaching=teaching,
@@ -123,6 +128,23 @@ def _check(model: TextModel, chosen: FineTuning, given: Sequence[tuple[Task, Any
     for task, _, _ in given:
         if wrong := chosen.perturbation.check(task.answer.name):
             raise UserError(wrong)
+
+
+def _fits_heads(chosen: FineTuning, net: Adapted) -> bool:
+    """Return whether heads are fitted to convergence instead of in steps."""
+    adaptation = chosen.adaptation
+    if not isinstance(adaptation, Frozen) or adaptation.solver == "adamw" or not chosen.epochs:
+        return False
+    heads = enumerate(net.plans)
+    linear = all(is_linear(net.head(n)) and plan.answer != "cloze" for n, plan in heads)
+    stated = chosen.stated_of_steps
+    if adaptation.solver == "lbfgs" and stated:
+        raise UserError(f"adaptation.solver: lbfgs takes no steps: leave {stated[0]} out")
+    if adaptation.solver == "lbfgs" and not linear:
+        raise UserError(
+            "adaptation.solver: lbfgs fits linear heads: choose head.kind=plain, or adamw"
+        )
+    return linear and not stated
 
 
 def _all_apart(choices: Sequence[HeadChoice]) -> bool:

@@ -22,6 +22,7 @@ from bertwright.tasks.data import Given, TaskData, parts_of
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning_settings import FineTuning, repays
 from bertwright.tasks.judging import Best, EpochReport, figures_of
+from bertwright.tasks.linear_heads import LinearFit
 from bertwright.tasks.parts import Turns, places_per_epoch, plans_of
 from bertwright.tasks.result_folder import write_results
 from bertwright.tasks.run_warnings import run_warnings
@@ -110,6 +111,7 @@ class FineTuneResult:
             **_of_seeds("further", self.further),
             "best_epochs": [run.epoch for run in self.runs],
             "trained_share": self.training.trained_share(),
+            **_l2(self.training.fits),
             **_told("cut_examples", self.cut),
             **_told("unplaced_examples", self.unplaced),
             **_told("seen_examples", self.seen),
@@ -244,6 +246,7 @@ def with_every_seed(
         then(found)
         if best is None or found.score > best.score:
             best = found
+    training.kept_states.clear()
     assert best is not None, "there is at least one seed"
     return runs, best
 
@@ -261,6 +264,11 @@ def _told(name: str, numbers: Mapping[str, int]) -> dict[str, Any]:
     """Numbers of examples of each task, where there are any."""
     some = {task: number for task, number in numbers.items() if number}
     return {name: some} if some else {}
+
+
+def _l2(fits: Sequence[Mapping[str, LinearFit]]) -> dict[str, Any]:
+    """The penalty of linear heads that were fitted to convergence, by task and seed."""
+    return {"l2": {task: [of[task].l2 for of in fits] for task in fits[0]}} if fits else {}
 
 
 def _of_seeds(name: str, figures: Sequence[Mapping[str, float]]) -> dict[str, Any]:

@@ -22,6 +22,15 @@ SAVED_SECONDS = 1.2e-8
 over all blocks; the same machine."""
 
 
+OF_STEPS = frozenset(
+    (
+        *("epochs", "rate", "batch", "dropout", "decay", "warmup", "schedule", "clip", "patience"),
+        "bias_correction",
+    )
+)
+"""Settings that mean nothing where a head is fitted to convergence."""
+
+
 class FineTuning(Settings):
     """How a task is learned.
 
@@ -99,6 +108,11 @@ class FineTuning(Settings):
             return FineTuning.model_validate(dict(settings))
         except ValidationError as error:
             raise explain(error, "finetune") from error
+
+    @property
+    def stated_of_steps(self) -> list[str]:
+        """The settings of training in steps that are stated."""
+        return sorted(self.model_fields_set & OF_STEPS)
 
     def rate_for(self, recipe: Recipe) -> float:
         """The learning rate for an encoder."""

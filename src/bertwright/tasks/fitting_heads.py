@@ -1,15 +1,21 @@
 """Which head suits an encoder and an answer: the usual one, what is stated of it, and what cannot
 be."""
 
+from collections.abc import Sequence
+from itertools import islice
+from typing import Literal
+
 from bertwright.axes import Settings
 from bertwright.encoder.visibility import is_by_halves, is_causal
 from bertwright.objectives import ReplacedToken
 from bertwright.objectives.output import OutputChoice
 from bertwright.objectives.sentence_relation import PairQuestion
 from bertwright.recipes import Recipe
+from bertwright.tasks.adaptation import Adaptation
 from bertwright.tasks.answers.answer import Answer
-from bertwright.tasks.apart import check_apart
+from bertwright.tasks.apart import can_keep_apart, check_apart
 from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.tasks.formats.examples import Example, Examples
 from bertwright.tasks.head_parts import HeadMix
 from bertwright.tasks.heads import BiLstm, Dense, HeadChoice, LayersSaid, Plain, Pooler, Transformed
 from bertwright.tasks.reading_out import ReadOut
@@ -23,26 +29,67 @@ class HeadChanges(Settings):
     mix: HeadMix | None = None
 
 
+FROZEN_LAYERS = "last-4"
+"""What is read of an encoder that stays as it is: side by side the best features of BERT (Devlin et
+al. 2019, table 7)."""
+
+
 def head_for(
     stated: HeadChoice | HeadChanges | None,
     recipe: Recipe,
     answer: Answer,
     tuned: FineTuned | None = None,
+    frozen: Literal["texts", "pairs"] | None = None,
 ) -> HeadChoice:
     """The head that is stated, whole or in part, for this answer.
 
     What is not stated is as in the model that goes on, where that was ``tuned`` for an answer with
-    the same usual head.
+    the same usual head. ``frozen`` is what an encoder that stays as it is reads.
     """
     if isinstance(stated, HeadChoice):
         return stated
-    usual = default_head(recipe, answer)
-    if tuned is not None and default_head(recipe, tuned.task.answer) == usual:
+
+    def usual_for(answer: Answer) -> HeadChoice:
+        own = None if frozen is None else _frozen_head(recipe, answer, pairs=frozen == "pairs")
+        return own or default_head(recipe, answer)
+
+    usual = usual_for(answer)
+    if tuned is not None and usual_for(tuned.task.answer) == usual:
         own = tuned.net.choice
         usual = usual if check_head(own, answer, recipe.output) else own
     return (
         usual if stated is None else usual.changed("head", **stated.model_dump(exclude_none=True))
     )
+
+
+def frozen_texts(
+    adaptation: Adaptation, tasks: Sequence[tuple[Answer, Examples]]
+) -> Literal["texts", "pairs"] | None:
+    """Return what an encoder that stays as it is reads for all of these tasks; None where it does
+    not stay."""
+    if not adaptation.keeps_states:
+        return None
+    paired = (
+        isinstance(example, Example) and example.second is not None
+        for _, examples in tasks
+        for example in islice(examples, 1)
+    )
+    can = all(check_apart("concat", answer) is None for answer, _ in tasks)
+    return "pairs" if can and all(paired) else "texts"
+
+
+def _frozen_head(recipe: Recipe, answer: Answer, pairs: bool) -> HeadChoice | None:
+    """Return the head for features of an encoder that stays as it is, which is linear: its mean
+    over each text, of a pair with their distance and their product, as nothing has taught the
+    encoder to compare two texts in one sequence."""
+    if answer.own_kind() in ("cloze", "closeness"):
+        return None
+    if answer.reads == "places":
+        return Plain(read="places")
+    if pairs and can_keep_apart(recipe):
+        return Plain(read="apart", layers=FROZEN_LAYERS)
+    causal = is_causal(recipe.encoder.visibility) and not is_by_halves(recipe.encoder.visibility)
+    return Plain(read="last" if causal else "mean", layers=FROZEN_LAYERS)
 
 
 def default_head(recipe: Recipe, answer: Answer) -> HeadChoice:

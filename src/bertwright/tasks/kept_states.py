@@ -37,16 +37,17 @@ class KeptStates:
 
     def of(self, part: int, numbers: Sequence[int]) -> Tensor:
         """Of training rows, one after the other: (M, W)."""
-        kept = self._training(part)
+        kept = self.training(part)
         return torch.cat([kept[number] for number in numbers]).to(self._source.device)
 
     @torch.no_grad()
     def standard(self, part: int) -> Standard:
         """The standard form of what the head of a part makes of its training rows at first."""
         mix, device = self._heads[part].mix, self._source.device
-        return Standard.of(mix(states.to(device).float()) for states in self._training(part))
+        return Standard.of(mix(states.to(device).float()) for states in self.training(part))
 
-    def _training(self, part: int) -> list[Tensor]:
+    def training(self, part: int) -> list[Tensor]:
+        """Return what the head of a part reads of each of its training rows: (k, W) each."""
         if not self._train:
             self._train = [self._read(n, p.rows) for n, p in enumerate(self._parts)]
         return self._train[part]

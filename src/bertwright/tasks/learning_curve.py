@@ -19,7 +19,7 @@ from bertwright.tasks.data import TaskData
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning import finetune
 from bertwright.tasks.finetuning_settings import FineTuning
-from bertwright.tasks.fitting_heads import head_for
+from bertwright.tasks.fitting_heads import frozen_texts, head_for
 from bertwright.tasks.run_warnings import missing_labels
 from bertwright.tasks.splitting import nested_order
 from bertwright.tasks.task import Task
@@ -89,7 +89,8 @@ def learning_curve(
     tuned = model if isinstance(model, FineTuned) else None
     recipe = model.model.recipe if tuned is None else tuned.net.recipe
     # One head for both: that of a model that goes on is not the usual one of its encoder.
-    chosen = {**(settings or {}), "head": head_for(stated.head, recipe, task.answer, tuned)}
+    frozen = frozen_texts(stated.adaptation, [(task.answer, train)])
+    chosen = {**(settings or {}), "head": head_for(stated.head, recipe, task.answer, tuned, frozen)}
     numbers = [len(train) if size is None else size for size in sizes]
     for number in numbers:
         if not 2 <= number <= len(train):

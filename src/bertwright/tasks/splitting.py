@@ -80,14 +80,12 @@ def folds_of(
 
     Errors: UserError for more folds than there are pairs of groups.
     """
-    groups = _Groups.draw(task, examples, seed)
-    if not 2 <= folds <= len(groups) // 2:
+    most = num_groups(task, examples) // 2
+    if not 2 <= folds <= most:
         raise UserError(
-            f"--folds {folds}: choose from 2 to {len(groups) // 2}, half of what is judged by "
-            f"itself"
+            f"--folds {folds}: choose from 2 to {most}, half of what is judged by itself"
         )
-    place = {group: n for n, group in enumerate(g for of in groups.order.values() for g in of)}
-    fold = [place[group] % folds for group in groups.of]
+    fold = fold_numbers(task, examples, folds, seed)
     return [
         (
             [e for e, own in zip(examples, fold, strict=True) if own != number],
@@ -95,6 +93,19 @@ def folds_of(
         )
         for number in range(folds)
     ]
+
+
+def fold_numbers(task: Task, examples: Examples, folds: int, seed: int) -> list[int]:
+    """Return the fold of every example."""
+    groups = _Groups.draw(task, examples, seed)
+    place = {group: n for n, group in enumerate(g for of in groups.order.values() for g in of)}
+    return [place[group] % folds for group in groups.of]
+
+
+def num_groups(task: Task, examples: Examples) -> int:
+    """Return how many groups are judged together; examples of no group count as one each."""
+    stated = [task.answer.group(example) for example in examples]
+    return len({group for group in stated if group is not None}) + stated.count(None)
 
 
 def nested_order(task: Task, examples: Examples, seed: int) -> list[int]:

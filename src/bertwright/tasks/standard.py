@@ -39,6 +39,10 @@ class Standard:
         least = LEAST_SPREAD * spread.median().clamp(min=torch.finfo(torch.float32).tiny)
         return Standard(centre.float(), spread.clamp(min=least).float())
 
+    def to(self, device: torch.device) -> "Standard":
+        """Return the same on a device."""
+        return Standard(self.centre.to(device), self.spread.to(device))
+
     def __call__(self, states: Tensor) -> Tensor:
         """(M, W) to the same in standard form, of the same dtype."""
         return ((states.float() - self.centre) / self.spread).to(states.dtype)

@@ -23,6 +23,7 @@ from bertwright.tasks.heads import Head, begin, go_on
 from bertwright.tasks.judging import Best, EpochReport, Judge
 from bertwright.tasks.kept_states import KeptStates
 from bertwright.tasks.language_model import NEXT_PIECES, next_pieces_loss
+from bertwright.tasks.linear_heads import LinearFit, fit_linear_head
 from bertwright.tasks.parts import Part, Turns
 from bertwright.tasks.perturbation import Perturbation, Run
 from bertwright.tasks.seen_pieces import TABLE, SeenPieces
@@ -56,9 +57,10 @@ def unwatched(seed: int, clock: Clock) -> Reporter:
 class Training:
     """What one run needs; ``net`` is filled anew for every seed.
 
-    ``seen`` are the pieces that the table of ``net`` has, None for all. ``watch`` makes what
-    follows the run of a seed, ``procedures`` act in its steps, ``epochs_seen`` collects how every
-    epoch ended.
+    With ``fits_heads`` linear heads are fitted to convergence instead of in steps, and ``fits``
+    collects by task what became of them. ``seen`` are the pieces that the table of ``net`` has,
+    None for all. ``watch`` makes what follows the run of a seed, ``procedures`` act in its steps,
+    ``epochs_seen`` collects how every epoch ended.
     """
 
     source: TextModel
@@ -77,8 +79,12 @@ class Training:
     folder: Path
     seen: SeenPieces | None
     watch: Watch
+    fits_heads: bool = False
     procedures: Sequence[Procedure] = ()
     epochs_seen: list[EpochReport] = field(default_factory=list[EpochReport])
+    fits: list[Mapping[str, LinearFit]] = field(default_factory=list[Mapping[str, LinearFit]])
+    kept_states: list[KeptStates] = field(default_factory=list[KeptStates])
+    """What all seeds read of an encoder that stays as it is, once it is known."""
 
     def run(self, plans: Sequence[BatchPlan], turns: Turns, compiled: bool) -> Best:
         """Train with the seed of the turns, which draws heads, order and dropout."""
@@ -86,12 +92,19 @@ class Training:
         known = self._begin(seed)
         kept = None
         if self.net.adaptation.keeps_states:
-            kept = KeptStates(self.source, self.net, self.parts, self.precision)
+            if not self.kept_states:
+                states = KeptStates(self.source, self.net, self.parts, self.precision)
+                self.kept_states.append(states)
+            kept = self.kept_states[0]
             self._standardise(kept, known)
+            if self.fits_heads:
+                self._fit_heads(kept, seed)
         parameters = MasterParameters(self.net, roles(self.net), self.precision, device)
         clock = Clock(self.epochs * turns.steps_per_epoch)
         judge = Judge(self, parameters, seed, clock, kept)
-        if not self.epochs:
+        if self.fits_heads:
+            judge.losses += [fit.loss for fit in self.fits[-1].values()]
+        if not self.epochs or self.fits_heads:
             judge.evaluate(clock.place(0))
         else:
             update = self.optimiser.build(parameters)
@@ -201,6 +214,16 @@ class Training:
             head.standard = kept.standard(number)
             if known[number]:
                 head.standard.unfold_from(head.first_maps)
+
+    def _fit_heads(self, kept: KeptStates, seed: int) -> None:
+        self.fits.append(
+            {
+                part.task.name: fit_linear_head(
+                    self.net.head(number), part, kept.training(number), seed
+                )
+                for number, part in enumerate(self.parts)
+            }
+        )
 
     def _counts(self, rows: Sequence[TaskRow], count: float) -> Mapping[str, float]:
         """What losses beside that of the labels are divided by."""

@@ -165,9 +165,15 @@ class Last(Adaptation):
 
 
 class Frozen(Adaptation):
-    """The head alone, on the states of an encoder that stays as it is (Peters et al. 2018)."""
+    """The head alone, on the states of an encoder that stays as it is (Peters et al. 2018).
+
+    ``solver`` is how it is fitted: ``lbfgs`` to convergence, which a linear head can be, or
+    ``adamw`` in steps; ``auto`` takes the first for linear heads unless something is stated that
+    only steps have.
+    """
 
     kind: Literal["frozen"] = "frozen"
+    solver: Literal["auto", "lbfgs", "adamw"] = "auto"
 
     @property
     def faster(self) -> float:
