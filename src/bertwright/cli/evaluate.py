@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bertwright.cli.output import AsJson, report
+from bertwright.cli.output import AsJson, report, say
 from bertwright.cli.plugin import Plugin
 
 
@@ -37,7 +37,10 @@ def evaluate(
     from bertwright.tasks.result_folder import write_lines
 
     loaded = load(model)
-    report(evaluation.evaluate(loaded, data), as_json)
+    found = evaluation.evaluate_beside_baselines(loaded, data)
+    for sentence in found.get("warnings", ()):
+        say(sentence)
+    report(found, as_json)
     if errors is not None:
         with atomic_file(errors) as temporary:
             write_lines(temporary, evaluation.errors(loaded, data))

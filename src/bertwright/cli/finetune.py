@@ -174,11 +174,10 @@ def _plain(
     model: "TextModel", several: "Sequence[TaskData]", output: Path, settings: dict[str, Any]
 ) -> dict[str, Any]:
     from bertwright.tasks.finetuning import finetune_together
-    from bertwright.tasks.run_warnings import run_warnings
 
     watch = watching("seeds" in settings)
     result = finetune_together(model, several, out=output, watch=watch, **settings)
-    for sentence in run_warnings(result.training):
+    for sentence in result.warnings:
         say(sentence)
     return result.as_dict()
 

@@ -3,9 +3,10 @@
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -24,11 +25,12 @@ from bertwright.shipping.forms import PLAIN, shipped_bytes
 from bertwright.shipping.goal import Goal
 from bertwright.shipping.planning import Plan, Planner
 from bertwright.shipping.shapes import whole
+from bertwright.tasks.answers import Prediction
 from bertwright.tasks.data import TaskData
-from bertwright.tasks.evaluation import evaluate
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning_settings import FineTuning
 from bertwright.tasks.formats.examples import Examples
+from bertwright.tasks.intervals import lead
 
 Say = Callable[[str], None]
 
@@ -168,17 +170,35 @@ class Shipment:
     def _ending(self, base: Path, shipped: Path, dev: Examples) -> dict[str, Any]:
         """What the model is and what it was, from what stands in their folders; timed in turns."""
         told: dict[str, dict[str, float]] = {}
+        answers: list[Sequence[Prediction]] = []
         folders = base, shipped
         length = min(self.goal.length, self.model.net.encoder.longest or self.goal.length)
         rows = {"batch": self.goal.rows, "length": length, "threads": None}
         seconds = seconds_in_turns([Artefact(own) for own in folders], rows, ANSWERS, TURNS)
         for name, folder, taken in zip(("base", "shipped"), folders, seconds, strict=True):
-            score, size = evaluate(load(folder), dev)["score"], shipped_bytes(folder)
+            model, size = self._loaded(folder), shipped_bytes(folder)
+            answers.append(model.predict(dev))
+            score = model.task.score(dev, answers[-1])[model.task.metrics[0]]
             told[name] = {"score": score, "bytes": size, "milliseconds": 1000 * median(taken)}
         lost = told["base"]["score"] - told["shipped"]["score"]
         own = told["shipped"]
         missed = self.goal.missed(own["bytes"], own["milliseconds"], lost)
-        return {**told, "lost": 100 * lost, "kept": not missed, "missed": missed}
+        between = lead(self.model.task, dev, *answers)
+        known = isfinite(between.low)
+        return {
+            **told,
+            "lost": 100 * lost,
+            "lost_interval": [100 * between.low, 100 * between.high] if known else None,
+            "examples": len(dev),
+            "kept": not missed,
+            "missed": missed,
+        }
+
+    @staticmethod
+    def _loaded(folder: Path) -> FineTuned:
+        model = load(folder)
+        assert isinstance(model, FineTuned), "what is shipped solves a task"
+        return model
 
 
 def _seconds_each(model: FineTuned, examples: Examples) -> float:

@@ -1,11 +1,14 @@
 """Evaluation of a model on data: a pre-trained one on text, a fine-tuned one on its task."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from bertwright.errors import UserError
 from bertwright.model.text_model import TextModel
+from bertwright.tasks.answers import Prediction
+from bertwright.tasks.baselines.comparing import compare_with_baselines
+from bertwright.tasks.baselines.storage import load_baselines
 from bertwright.tasks.catalogue import find_part
 from bertwright.tasks.errors import wrong
 from bertwright.tasks.fine_tuned import FineTuned
@@ -44,14 +47,35 @@ def _on_text(model: TextModel, data: Data) -> dict[str, Any]:
 
 
 def _on_task(model: FineTuned, data: Path | str | Examples) -> dict[str, Any]:
-    task = model.task
-    examples = task_examples(task, data)
-    task.require_scored(examples)
+    examples = task_examples(model.task, data)
+    return _scored(model.task, examples, model.predict(examples))
+
+
+def _scored(task: Task, examples: Examples, predictions: Sequence[Prediction]) -> dict[str, Any]:
     unknown = _unknown_labels(task, examples)
-    scores = task.score(examples, model.predict(examples))
+    scores = task.score(examples, predictions)
     metric = task.metrics[0]
     found = {"task": task.name, "metric": metric, "score": scores[metric], "metrics": scores}
     return found | ({"unknown_labels": unknown} if unknown else {})
+
+
+def evaluate_beside_baselines(model: TextModel, data: Path | str | Examples) -> dict[str, Any]:
+    """Return what :func:`evaluate` does, and of a fine-tuned model on how many ``examples``, the
+    bootstrap ``intervals`` of its metrics, and what the ``baselines`` of its training examples
+    score on the same; ``warnings`` say where it is not better, and why there may be none."""
+    if not isinstance(model, FineTuned):
+        return evaluate(model, data)
+    examples = task_examples(model.task, data)
+    predictions = model.predict(examples)
+    found = _scored(model.task, examples, predictions)
+    baselines = None if model.folder is None else load_baselines(model.folder)
+    compared = compare_with_baselines(model, examples, predictions, baselines or [])
+    absent = (
+        "there are no baselines beside this model: they are those of its training examples, which "
+        "finetune fits and keeps in the folder that it writes"
+    )
+    warnings = [absent] if baselines is None else [compared.verdict] if compared.verdict else []
+    return {**found, **compared.as_dict(), **({"warnings": warnings} if warnings else {})}
 
 
 def errors(model: TextModel, data: Path | str | Examples) -> Iterator[dict[str, Any]]:
@@ -72,6 +96,7 @@ def task_examples(task: Task, data: Path | str | Examples) -> Examples:
     task.answer.checked(data)
     if not data or any(task.answer.reference(example) is None for example in data):
         raise UserError(f"task {task.name}: there are examples without labels: nothing to compare")
+    task.require_scored(data)
     return data
 
 

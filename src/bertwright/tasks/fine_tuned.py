@@ -4,7 +4,7 @@ Beside what every model folder holds, ``task.json`` says what the outputs mean.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -57,9 +57,11 @@ class FineTuned(TextModel):
 
     It has no output over the vocabulary: ``fill_mask`` and ``score`` are for the model before.
     ``length`` is the longest row; None takes what the encoder allows, 512 at most. ``temperature``
-    divides what becomes probabilities. Trained for closeness, it is embedded by the vectors that it
-    was trained to give.
+    divides what becomes probabilities. ``folder`` is where it was read from, if it was. Trained for
+    closeness, it is embedded by the vectors that it was trained to give.
     """
+
+    folder: Path | None = None
 
     def __init__(
         self,
@@ -114,13 +116,35 @@ class FineTuned(TextModel):
         """What the head says of each row, in their order: (k, K) float32 each."""
         width = self.net.plan.num_outputs
         found: list[Floats] = [np.empty((0, width), np.float32)] * len(rows)
-        for numbers, outputs in self._outputs(rows):
+        for numbers, outputs in self._by_row(rows, self.answered):
             for number, output in zip(numbers, outputs, strict=True):
                 found[number] = output
         return found
 
+    def features(self, examples: Examples) -> list[Floats]:
+        """Return what the head reads of each example, whatever its parameters: (k, W) float32."""
+        rows = self.answering.rows(self.maker, examples)
+        found: list[list[Floats]] = [[np.empty(0, np.float32)] for _ in rows]
+        for numbers, features in self._by_row(rows, self._features):
+            for number, own in zip(numbers, features, strict=True):
+                found[number] = [own]
+        by_example: list[list[Floats]] = [[] for _ in examples]
+        for row, own in zip(rows, found, strict=True):
+            by_example[row.example] += own
+        return [np.concatenate(own) for own in by_example]
+
+    def _features(self, batch: ReadBatch, where: Tensor | None, sizes: Sequence[int]) -> Tensor:
+        head, document = self.net.head, batch.coordinates.document
+        wanted = head.places(batch.pieces, document, where)
+        return head.read(self.states(head.layers, batch, wanted).float(), document)
+
     @torch.inference_mode()
-    def _outputs(self, rows: Sequence[TaskRow]) -> Iterator[tuple[list[int], list[Floats]]]:
+    def _by_row(
+        self,
+        rows: Sequence[TaskRow],
+        of: Callable[[ReadBatch, Tensor | None, Sequence[int]], Tensor],
+    ) -> Iterator[tuple[list[int], list[Floats]]]:
+        """Give what ``of`` makes of batches, (k, K) of each row, with the numbers of the rows."""
         pieces = [row.pieces for row in rows]
         segments = [row.segments or [] for row in rows] if self.maker.segmented else None
         places = self.task.answer.reads == "places"
@@ -130,7 +154,7 @@ class FineTuned(TextModel):
             own = [rows[n] for n in numbers]
             where = flat_places(own, batch.pieces.shape[1]).to(self.device) if places else None
             sizes = [self.answering.num_answers(row) for row in own]
-            found = self.answered(batch, where, sizes).cpu().numpy()
+            found = of(batch, where, sizes).cpu().numpy()
             yield numbers, np.split(found, np.cumsum(sizes)[:-1])
 
     def answered(self, batch: ReadBatch, where: Tensor | None, sizes: Sequence[int]) -> Tensor:
@@ -198,7 +222,9 @@ def load_fine_tuned(folder: Path, precision: ReadingPrecision | None = None) -> 
     size = num_pieces(tensors, tokenizer, str(folder))
     net = TaskModel.empty(load_recipe(folder), size, told.plan, told.adaptation)
     fill(net, tensors, str(folder / WEIGHTS))
-    return FineTuned(net, tokenizer, told.task, told.length, precision, told.temperature)
+    model = FineTuned(net, tokenizer, told.task, told.length, precision, told.temperature)
+    model.folder = folder
+    return model
 
 
 def read_told(folder: Path) -> Told:
@@ -273,6 +299,12 @@ def _without_heads(net: TaskModel, vectors: Vectors) -> Model:
     return model
 
 
+def _is_short(value: Any) -> bool:
+    """Return whether a line of a card can say it."""
+    nested = isinstance(value, list) and any(isinstance(each, dict | str) for each in value)
+    return not isinstance(value, dict) and not nested
+
+
 def _card(model: FineTuned, training: Mapping[str, Any]) -> str:
     """The README.md of a fine-tuned model."""
     task = model.task
@@ -282,7 +314,7 @@ def _card(model: FineTuned, training: Mapping[str, Any]) -> str:
         f"An encoder fine-tuned with bertwright. Answers with a {task.answer.name}"
         + (f" of {len(task.labels)}." if task.labels else "."),
         "",
-        *(f"- {name}: {value}" for name, value in training.items() if not isinstance(value, dict)),
+        *(f"- {name}: {value}" for name, value in training.items() if _is_short(value)),
         "",
         "```python",
         "import bertwright as bw",

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -18,6 +19,9 @@ from bertwright.machine.compiler import compilation_obstacle, obstacle_of, raise
 from bertwright.model.text_model import TextModel
 from bertwright.statistics import Estimate, estimate
 from bertwright.tasks.assembling import prepare_training
+from bertwright.tasks.baselines.baseline import Baseline
+from bertwright.tasks.baselines.comparing import Comparison, compare_with_baselines
+from bertwright.tasks.baselines.fitting import part_baselines
 from bertwright.tasks.data import Given, TaskData, parts_of
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning_settings import FineTuning, repays
@@ -112,18 +116,63 @@ class FineTuneResult:
             "best_epochs": [run.epoch for run in self.runs],
             "trained_share": self.training.trained_share(),
             **_l2(self.training.fits),
+            **self._compared(),
             **_told("cut_examples", self.cut),
             **_told("unplaced_examples", self.unplaced),
             **_told("seen_examples", self.seen),
             **({"calibration": c} if (c := self._calibration()) else {}),
-            **({"warnings": told} if (told := run_warnings(self.training)) else {}),
+            **({"warnings": self.warnings} if self.warnings else {}),
             "seconds": self.seconds,
+        }
+
+    @cached_property
+    def baselines(self) -> Sequence[Sequence[Baseline]]:
+        """Of each task what its training examples make of something simple."""
+        found = [part_baselines(self.training, n) for n in range(len(self.training.parts))]
+        self.training.kept_states.clear()  # which may be most of the memory
+        return found
+
+    @cached_property
+    def comparisons(self) -> Mapping[str, Comparison]:
+        """Of each task the best model beside its baselines, on what is held out."""
+        return {
+            part.task.name: compare_with_baselines(model, part.dev, predictions, baselines)
+            for part, model, predictions, baselines in zip(
+                self.training.parts,
+                self.best.models,
+                self.best.predictions,
+                self.baselines,
+                strict=True,
+            )
+        }
+
+    @cached_property
+    def warnings(self) -> list[str]:
+        """What limits the scores, a sentence each, and where a baseline is as good."""
+        verdicts = [comparison.verdict for comparison in self.comparisons.values()]
+        return [*run_warnings(self.training), *(verdict for verdict in verdicts if verdict)]
+
+    def _compared(self) -> dict[str, Any]:
+        found = {task: comparison.as_dict() for task, comparison in self.comparisons.items()}
+        if len(found) == 1:
+            return next(iter(found.values()))
+        lines = [{"task": task, **line} for task, of in found.items() for line in of["baselines"]]
+        return {
+            "examples": {task: of["examples"] for task, of in found.items()},
+            "intervals": {task: of["intervals"] for task, of in found.items()},
+            "baselines": lines,
         }
 
     def write(self, out: Path | str, more: Mapping[str, str] | None = None) -> None:
         """Write the folder of the best model, with ``more`` files by name."""
         write_results(
-            Path(out), self.as_dict(), self.training, self.best, self.settings, more or {}
+            Path(out),
+            self.as_dict(),
+            self.training,
+            self.best,
+            self.baselines,
+            self.settings,
+            more or {},
         )
 
     def _calibration(self) -> Mapping[str, Any]:
@@ -246,7 +295,6 @@ def with_every_seed(
         then(found)
         if best is None or found.score > best.score:
             best = found
-    training.kept_states.clear()
     assert best is not None, "there is at least one seed"
     return runs, best
 

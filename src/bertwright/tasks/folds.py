@@ -11,10 +11,12 @@ from typing import Any
 from bertwright.errors import UserError
 from bertwright.model.text_model import TextModel
 from bertwright.statistics import estimate
+from bertwright.tasks.answers import Prediction
+from bertwright.tasks.baselines.comparing import Comparison, compare, predict_baselines
 from bertwright.tasks.data import TaskData
-from bertwright.tasks.evaluation import evaluate
 from bertwright.tasks.finetuning import finetune
 from bertwright.tasks.finetuning_settings import FineTuning
+from bertwright.tasks.formats.examples import AnyExample
 from bertwright.tasks.run_warnings import missing_labels
 from bertwright.tasks.splitting import folds_of, held_out
 from bertwright.tasks.task import Task
@@ -23,10 +25,12 @@ from bertwright.tasks.task_training import Watch, unwatched
 
 @dataclass(frozen=True)
 class Folded:
-    """Every metric, of each fold; with several seeds, of the folds of each."""
+    """Every metric, of each fold; with several seeds, of the folds of each. ``comparison`` is of
+    all examples together, as the folds of the first seed judge them."""
 
     task: Task
     folds: list[dict[str, float]]
+    comparison: Comparison
 
     def as_dict(self) -> dict[str, Any]:
         """What ``finetune --folds --json`` prints."""
@@ -43,6 +47,7 @@ class Folded:
                 name: estimate([fold[name] for fold in self.folds]).mean
                 for name in self.task.metrics
             },
+            **self.comparison.as_dict(),
         }
 
 
@@ -66,6 +71,9 @@ def cross_validate(
         raise UserError("--folds judges by parts of --train: leave --dev out")
     task, examples = data.all_examples()
     scores: list[dict[str, float]] = []
+    asked: list[AnyExample] = []
+    answers: dict[str, list[Prediction]] = {}
+    trained_on: dict[str, int] = {}
     for seed in seeds:
         alone: dict[str, Any] = {**chosen, "seed": seed, "seeds": 1}
         for number, (learned, judged) in enumerate(folds_of(task, examples, folds, seed)):
@@ -73,5 +81,16 @@ def cross_validate(
                 say(sentence)
             train, dev = held_out(task, learned)
             result = finetune(model, task, train=train, dev=dev, watch=watch, **alone)
-            scores.append(evaluate(result.model, judged)["metrics"])
-    return Folded(task, scores)
+            predictions = result.model.predict(judged)
+            scores.append(task.score(judged, predictions))
+            if seed == seeds[0]:
+                (baselines,) = result.baselines
+                asked += judged
+                trained_on = {own.name: own.trained_on for own in baselines}
+                of = {"": predictions, **predict_baselines(baselines, result.model, judged)}
+                for name, own in of.items():
+                    answers.setdefault(name, []).extend(own)
+    compared = compare(task, asked, answers.pop(""), answers, trained_on)
+    if compared.verdict:
+        say(compared.verdict)
+    return Folded(task, scores, compared)

@@ -30,31 +30,29 @@ PRETRAINED, UNTRAINED = "pre-trained", "untrained"
 
 @dataclass(frozen=True)
 class Curve:
-    """By encoder and number of examples, what every seed scored."""
+    """By encoder and number of examples, what every seed scored; the same of ``baselines``, which
+    are fitted to the same examples."""
 
     task: Task
     scores: Mapping[str, Mapping[int, Sequence[float]]]
+    baselines: Mapping[str, Mapping[int, Sequence[float]]]
+    num_judged: int
 
     def as_dict(self) -> dict[str, Any]:
         """What ``finetune --sizes --json`` prints."""
-        rows = [
-            {
-                "encoder": encoder,
-                "examples": size,
-                "scores": list(scores),
-                "mean": estimate(scores).mean,
-                "interval": estimate(scores).interval,
-            }
-            for encoder, of in self.scores.items()
-            for size, scores in of.items()
-        ]
-        return {"task": self.task.name, "metric": self.task.metrics[0], "sizes": rows}
+        return {
+            "task": self.task.name,
+            "metric": self.task.metrics[0],
+            "held_out_examples": self.num_judged,
+            "sizes": _rows("encoder", self.scores),
+            "baselines": _rows("baseline", self.baselines),
+        }
 
     def draw(self, picture: Path) -> None:
         """The curve as a PNG, with an interval at every point that has several seeds."""
         figure = Figure(figsize=(7, 4.5), layout="constrained")
         axes = figure.add_subplot()
-        for encoder, of in self.scores.items():
+        for encoder, of in {**self.scores, **self.baselines}.items():
             found = [estimate(scores) for scores in of.values()]
             ends = [
                 [f.mean - f.low if f.interval else 0.0 for f in found],
@@ -97,6 +95,7 @@ def learning_curve(
             raise UserError(f"--sizes {number}: there are {len(train)} training examples")
     untrained = _untrained(recipe.model_copy(update={"seed": seeds[0]}), model)
     scores: dict[str, dict[int, list[float]]] = {PRETRAINED: {}, UNTRAINED: {}}
+    beside: dict[str, dict[int, list[float]]] = {}
     for number in sorted(set(numbers)):
         for seed in seeds:
             some = [train[n] for n in sorted(nested_order(task, train, seed)[:number])]
@@ -107,7 +106,26 @@ def learning_curve(
                 result = finetune(encoder, task, train=some, dev=dev, watch=watch, **alone)
                 scores[name].setdefault(number, []).append(result.scores[0])
                 say(f"{number} examples, {name}, seed {seed}: {result.scores[0]:.4g}")
-    return Curve(task, scores)
+                if name == PRETRAINED:
+                    (comparison,) = result.comparisons.values()
+                    for line in comparison.baselines:
+                        of = beside.setdefault(line["baseline"], {})
+                        of.setdefault(number, []).append(line[task.metrics[0]])
+    return Curve(task, scores, beside, len(dev))
+
+
+def _rows(name: str, found: Mapping[str, Mapping[int, Sequence[float]]]) -> list[dict[str, Any]]:
+    return [
+        {
+            name: which,
+            "examples": size,
+            "scores": list(scores),
+            "mean": estimate(scores).mean,
+            "interval": estimate(scores).interval,
+        }
+        for which, of in found.items()
+        for size, scores in of.items()
+    ]
 
 
 def _untrained(recipe: Recipe, model: TextModel) -> TextModel:

@@ -1,12 +1,14 @@
 """The folder of a fine-tuned model: the best one, its answers, its errors, and every epoch."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bertwright.files import atomic_folder, write_text
 from bertwright.machine.description import versions
+from bertwright.tasks.baselines.baseline import Baseline
+from bertwright.tasks.baselines.storage import save_baselines
 from bertwright.tasks.errors import confusion, wrong
 from bertwright.tasks.finetuning_settings import FineTuning
 from bertwright.tasks.judging import Best, figures_of
@@ -20,6 +22,7 @@ def write_results(
     found: Mapping[str, Any],
     training: Training,
     best: Best,
+    baselines: Sequence[Sequence[Baseline]],
     chosen: FineTuning,
     more: Mapping[str, str],
 ) -> None:
@@ -44,6 +47,7 @@ def write_results(
             write_lines(own / "errors.jsonl", wrong(part.task, part.dev, said))
             if counts := confusion(part.task, part.dev, said):
                 write_text(own / "confusion.json", json.dumps(counts, indent=1) + "\n")
+            save_baselines(own, baselines[number])
             model.save(own, about)
         for name, text in more.items():
             write_text(folder / name, text)

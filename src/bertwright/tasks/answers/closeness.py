@@ -129,17 +129,16 @@ class ClosenessAnswer(Answer):
     ) -> dict[str, float]:
         ranked = [name for name in metrics if name in RANKINGS]
         plain = super().score([n for n in metrics if n not in ranked], examples, predictions)
-        queries = self._queries(cast(Sequence[Example], examples), predictions) if ranked else []
+        queries = self.queries(examples, predictions) if ranked else []
         return {n: RANKINGS[n](queries) if n in ranked else plain[n] for n in metrics}
 
-    def _queries(
-        self, examples: Sequence[Example], predictions: Sequence[Prediction]
-    ) -> list[Ranked]:
-        """Every first text, for which all texts that stand second are ranked."""
+    def queries(self, examples: Examples, predictions: Sequence[Prediction]) -> list[Ranked]:
+        """Return every first text, for which all texts that stand second are ranked."""
         firsts: dict[str, Floats] = {}
         seconds: dict[str, Floats] = {}
         relevant: dict[str, dict[str, float]] = {}
-        for example, prediction in zip(examples, predictions, strict=True):
+        pairs = cast(Sequence[Example], examples)
+        for example, prediction in zip(pairs, predictions, strict=True):
             vectors, second = prediction.vectors, example.second
             assert vectors is not None
             assert second is not None

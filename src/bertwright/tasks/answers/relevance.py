@@ -63,14 +63,18 @@ class RelevanceAnswer(Answer):
     def score(
         self, metrics: Sequence[str], examples: Examples, predictions: Sequence[Prediction]
     ) -> dict[str, float]:
+        queries = self.queries(examples, predictions)
+        for name in metrics:
+            self.metric(name)
+        return {name: RANKINGS[name](queries) for name in metrics}
+
+    def queries(self, examples: Examples, predictions: Sequence[Prediction]) -> list[Ranked]:
+        """Return the texts of every query, which stand first in its examples."""
         by_query: dict[str, list[tuple[float, float]]] = {}
         for example, prediction in zip(cast(Sequence[Example], examples), predictions, strict=True):
             pair = float(cast(float, example.label)), float(cast(float, prediction.answer))
             by_query.setdefault(example.first, []).append(pair)
-        queries = [Ranked(*np.array(pairs, np.float64).T) for pairs in by_query.values()]
-        for name in metrics:
-            self.metric(name)
-        return {name: RANKINGS[name](queries) for name in metrics}
+        return [Ranked(*np.array(pairs, np.float64).T) for pairs in by_query.values()]
 
 
 @dataclass(frozen=True)
