@@ -123,6 +123,8 @@ def test_where_nothing_has_to_go_nothing_goes(tuned: FineTuned, tmp_path: Path) 
     said: list[str] = []
     result = shipment(tuned, "loss<=0", said).ship(tmp_path / "out")
     assert (result["plan"], result["method"], result["lost"]) == ("2 layers, weights", None, 0)
+    assert result["lost_interval"] == [0, 0]
+    assert result["examples"] > 1
     assert result["kept"]
     assert result["goal"] == "loss<=0"
     assert any(line.startswith("plan: 2 layers") for line in said)

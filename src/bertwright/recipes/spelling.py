@@ -24,11 +24,11 @@ def as_spelled(
 
 def _as_spelled(kind: Any, value: Any, spelled: Any) -> Any:
     if get_origin(kind) in (Union, UnionType):
-        kinds = [own for own in get_args(kind) if own is not type(None)]
+        kinds = [one for one in get_args(kind) if one is not type(None)]
         if value is None and len(kinds) < len(get_args(kind)):
             return None
         wanted = (dict, str) if isinstance(value, Mapping) else (list, tuple, str)
-        kind = next((own for own in kinds if (get_origin(own) or own) in wanted), None)
+        kind = next((one for one in kinds if (get_origin(one) or one) in wanted), None)
     if get_origin(kind) is Annotated:
         return _as_spelled(get_args(kind)[0], value, spelled)
     arguments = get_args(kind)
@@ -37,10 +37,10 @@ def _as_spelled(kind: Any, value: Any, spelled: Any) -> Any:
     if get_origin(kind) is dict and isinstance(value, Mapping) and isinstance(spelled, Mapping):
         texts = cast(Mapping[str, Any], spelled)
         return {
-            key: _as_spelled(arguments[1], own, texts[key]) if key in texts else own
-            for key, own in cast(Mapping[str, Any], value).items()
+            key: _as_spelled(arguments[1], typed, texts[key]) if key in texts else typed
+            for key, typed in cast(Mapping[str, Any], value).items()
         }
     if get_origin(kind) in (list, tuple) and isinstance(value, list) and arguments:
         pairs = zip(cast(list[Any], value), cast(Sequence[Any], spelled), strict=True)
-        return [_as_spelled(arguments[0], own, text) for own, text in pairs]
+        return [_as_spelled(arguments[0], typed, text) for typed, text in pairs]
     return value

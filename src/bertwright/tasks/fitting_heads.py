@@ -85,7 +85,8 @@ def _frozen_head(recipe: Recipe, answer: Answer, pairs: bool) -> HeadChoice | No
     if answer.own_kind() in ("cloze", "closeness"):
         return None
     if answer.reads == "places":
-        return Plain(read="places")
+        # Of a question all tokens of its text are read, which four layers make too large to keep.
+        return Plain(read="places", layers=FROZEN_LAYERS if answer.labelled else "last")
     if pairs and can_keep_apart(recipe):
         return Plain(read="apart", layers=FROZEN_LAYERS)
     causal = is_causal(recipe.encoder.visibility) and not is_by_halves(recipe.encoder.visibility)

@@ -41,12 +41,12 @@ def intervals(
 ) -> dict[str, list[float] | None]:
     """Return the 95 % bootstrap interval of every one of these scores; None where there is none, as
     of a single example, or of a metric of one's own that is no mean over examples."""
-    found: dict[str, list[float] | None] = {}
+    ends: dict[str, list[float] | None] = {}
     for name, score in scores.items():
         sums = _sums_of(task, name, examples, predictions)
         known = abs(float(sums.figure(sums.values.sum(0))) - score) < TOLERANCE
-        found[name] = _ends(of_sums(sums.figure, sums.values)[0]) if known else None
-    return found
+        ends[name] = _ends(of_sums(sums.figure, sums.values)[0]) if known else None
+    return ends
 
 
 def lead(
@@ -54,7 +54,7 @@ def lead(
 ) -> Interval:
     """Return by how much the first predictions score more than the second, of the metric that
     counts first, with its interval over the examples, which are paired."""
-    one, other = (_sums_of(task, task.metrics[0], examples, said) for said in (first, second))
+    one, other = (_sums_of(task, task.metrics[0], examples, answers) for answers in (first, second))
     number = one.values.shape[1]
     both = np.concatenate([one.values, other.values], 1)
 
@@ -88,18 +88,19 @@ def _sums(task: Task, metric: str, examples: Examples, predictions: Sequence[Pre
     if metric in RANKINGS:
         return _of_queries(task, metric, examples, predictions)
     right: list[Any] = [answer.reference(example) for example in examples]
-    said: list[Any] = [prediction.answer for prediction in predictions]
+    predicted: list[Any] = [prediction.answer for prediction in predictions]
     if metric in ("pearson", "spearman"):
-        return _of_numbers(right, said, ranked=metric == "spearman")
+        return _of_numbers(right, predicted, ranked=metric == "spearman")
     if metric == "span-f1":
-        return Sums(_span_counts(right, said), _f1)
+        return Sums(_span_counts(right, predicted), _f1)
     kind = answer.own_kind()
     if metric in _COUNTED and kind in ("class", "cloze", "option", "tags", "labels"):
         if kind not in ("tags", "labels"):
-            right, said = [(str(one),) for one in right], [(str(one),) for one in said]
-        return _of_labels(metric, right, said, by_place=kind != "labels")
+            right = [(str(one),) for one in right]
+            predicted = [(str(one),) for one in predicted]
+        return _of_labels(metric, right, predicted, by_place=kind != "labels")
     # A mean over examples, each of which is scored by itself.
-    alone = [answer.metric(metric)([r], [s]) for r, s in zip(right, said, strict=True)]
+    alone = [answer.metric(metric)([r], [s]) for r, s in zip(right, predicted, strict=True)]
     return Sums(np.stack([alone, np.ones(len(alone))], 1), _ratio)
 
 
@@ -108,21 +109,21 @@ def _ratio(sums: Numbers) -> Numbers:
 
 
 def _f1(sums: Numbers) -> Numbers:
-    """Of (right, said or right): twice the common over both; 0 where there is neither."""
+    """Return twice the common spans over those of both; 0 where there are none."""
     return 2 * sums[..., 0] / np.maximum(sums[..., 1], 1)
 
 
-def _span_counts(right: Sequence[Sequence[str]], said: Sequence[Sequence[str]]) -> Numbers:
-    found = [(set(spans(a)), set(spans(b))) for a, b in zip(right, said, strict=True)]
-    return np.array([(len(a & b), len(a) + len(b)) for a, b in found], np.float64)
+def _span_counts(right: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> Numbers:
+    pairs = [(set(spans(a)), set(spans(b))) for a, b in zip(right, predicted, strict=True)]
+    return np.array([(len(a & b), len(a) + len(b)) for a, b in pairs], np.float64)
 
 
-def _of_numbers(right: Sequence[float], said: Sequence[float], ranked: bool) -> Sums:
+def _of_numbers(right: Sequence[float], predicted: Sequence[float], ranked: bool) -> Sums:
     """A correlation; of ranks those among all examples."""
     from scipy.stats import rankdata
 
-    pairs = np.array([right, said], np.float64)
-    x, y = np.array([rankdata(own) for own in pairs]) if ranked else pairs
+    pairs = np.array([right, predicted], np.float64)
+    x, y = np.array([rankdata(numbers) for numbers in pairs]) if ranked else pairs
     x, y = x - x.mean(), y - y.mean()
     values = np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], 1)
 
@@ -135,21 +136,21 @@ def _of_numbers(right: Sequence[float], said: Sequence[float], ranked: bool) -> 
 
 
 def _of_labels(
-    metric: str, right: Sequence[Sequence[str]], said: Sequence[Sequence[str]], by_place: bool
+    metric: str, right: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], by_place: bool
 ) -> Sums:
-    """Of every label how often it is said rightly, said, and right: (N, 3 K); ``by_place`` where
-    the n-th label that is said is that of the n-th that is right."""
-    labels = sorted({label for of in (*right, *said) for label in of})
+    """Count of every label how often it is predicted rightly, predicted, and right: (N, 3 K);
+    ``by_place`` where the n-th predicted label stands for the n-th that is right."""
+    labels = sorted({label for of in (*right, *predicted) for label in of})
     index = {label: number for number, label in enumerate(labels)}
     count = len(labels)
     values = np.zeros((len(right), 3 * count))
-    for unit, (wanted, given) in enumerate(zip(right, said, strict=True)):
+    for unit, (wanted, answered) in enumerate(zip(right, predicted, strict=True)):
         common = (
-            [a for a, b in zip(wanted, given, strict=True) if a == b]
+            [a for a, b in zip(wanted, answered, strict=True) if a == b]
             if by_place
-            else set(wanted) & set(given)
+            else set(wanted) & set(answered)
         )
-        for block, some in enumerate((common, given, wanted)):
+        for block, some in enumerate((common, answered, wanted)):
             for label in some:
                 values[unit, block * count + index[label]] += 1
     positive = index.get("1")
@@ -161,30 +162,34 @@ def _of_labels(
     return Sums(values, figure)
 
 
-def _accuracy(common: Numbers, said: Numbers, right: Numbers, positive: int | None) -> Numbers:
+def _accuracy(common: Numbers, predicted: Numbers, right: Numbers, positive: int | None) -> Numbers:
     return common.sum(-1) / np.maximum(right.sum(-1), 1)
 
 
-def _micro_f1(common: Numbers, said: Numbers, right: Numbers, positive: int | None) -> Numbers:
-    return 2 * common.sum(-1) / np.maximum(said.sum(-1) + right.sum(-1), 1)
+def _micro_f1(common: Numbers, predicted: Numbers, right: Numbers, positive: int | None) -> Numbers:
+    return 2 * common.sum(-1) / np.maximum(predicted.sum(-1) + right.sum(-1), 1)
 
 
-def _macro_f1(common: Numbers, said: Numbers, right: Numbers, positive: int | None) -> Numbers:
-    scores, occurs = 2 * common / np.maximum(said + right, 1), right > 0
+def _macro_f1(common: Numbers, predicted: Numbers, right: Numbers, positive: int | None) -> Numbers:
+    scores, occurs = 2 * common / np.maximum(predicted + right, 1), right > 0
     return (scores * occurs).sum(-1) / np.maximum(occurs.sum(-1), 1)
 
 
-def _positive_f1(common: Numbers, said: Numbers, right: Numbers, positive: int | None) -> Numbers:
+def _positive_f1(
+    common: Numbers, predicted: Numbers, right: Numbers, positive: int | None
+) -> Numbers:
     if positive is None:
         return np.zeros(common.shape[:-1])
-    return 2 * common[..., positive] / np.maximum(said[..., positive] + right[..., positive], 1)
+    return (
+        2 * common[..., positive] / np.maximum(predicted[..., positive] + right[..., positive], 1)
+    )
 
 
-def _matthews(common: Numbers, said: Numbers, right: Numbers, positive: int | None) -> Numbers:
+def _matthews(common: Numbers, predicted: Numbers, right: Numbers, positive: int | None) -> Numbers:
     """Gorodkin 2004, for any number of classes."""
     total = right.sum(-1)
-    spread = (total**2 - (said**2).sum(-1)) * (total**2 - (right**2).sum(-1))
-    lead = common.sum(-1) * total - (said * right).sum(-1)
+    spread = (total**2 - (predicted**2).sum(-1)) * (total**2 - (right**2).sum(-1))
+    lead = common.sum(-1) * total - (predicted * right).sum(-1)
     return lead / np.sqrt(np.where(spread > 0, spread, np.inf))
 
 

@@ -52,6 +52,10 @@ class KeptStates:
             self._train = [self._read(n, p.rows) for n, p in enumerate(self._parts)]
         return self._train[part]
 
+    def held_out(self, part: int) -> list[Tensor]:
+        """Return what the head of a part reads of each held-out row, once it has predicted."""
+        return self._dev[part]
+
     @torch.inference_mode()
     def predictions(self, part: int, model: FineTuned) -> list[Prediction]:
         """The answers of a model to the examples that are held out."""

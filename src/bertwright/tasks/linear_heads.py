@@ -186,14 +186,14 @@ def _minimise(
             (gradient,) = torch.autograd.grad(total, theta)
         return float(total.detach()), gradient.flatten().double().cpu().numpy()
 
-    found: Any = minimize(
+    result: Any = minimize(
         value_and_gradient,
         begin.flatten().double().cpu().numpy(),
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": MAX_ITERATIONS, "gtol": tolerance, "ftol": tolerance / 100},
     )
-    theta = torch.from_numpy(found.x).to(zeros).view(shape)
+    theta = torch.from_numpy(result.x).to(zeros).view(shape)
     return theta, float(mean_loss(theta))
 
 
@@ -226,13 +226,13 @@ def _selection(problem: _Problem, seed: int) -> list[int]:
         owner = part.rows[item.start].example
         number = int(problem.offsets[item.stop] - problem.offsets[item.start])
         features[owner] = features.get(owner, 0) + number
-    found: list[int] = []
+    chosen: list[int] = []
     total = 0
     for number in nested_order(part.task, part.train, seed):
         if number in features and total < MAX_SELECTION_FEATURES:
-            found.append(number)
+            chosen.append(number)
             total += features[number]
-    return sorted(found)
+    return sorted(chosen)
 
 
 def _validate(
@@ -255,9 +255,11 @@ def _validate(
         for number, strength in enumerate(STRENGTHS):
             penalty = problem.width / strength
             theta, _ = _minimise(problem, trained, penalty, SELECTION_TOLERANCE, theta)
-            found = problem.outputs(judged.features, theta)
-            losses[number] += float(part.answering.loss(found, judged.sizes, judged.targets)[0])
-            parts = np.split(found.cpu().numpy(), np.cumsum(sizes)[:-1])
+            held_outputs = problem.outputs(judged.features, theta)
+            losses[number] += float(
+                part.answering.loss(held_outputs, judged.sizes, judged.targets)[0]
+            )
+            parts = np.split(held_outputs.cpu().numpy(), np.cumsum(sizes)[:-1])
             outputs[number] |= dict(zip(judged_rows, parts, strict=True))
     place = {example: number for number, example in enumerate(fold)}
     examples = [part.train[example] for example in fold]

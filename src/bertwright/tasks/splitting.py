@@ -88,8 +88,8 @@ def folds_of(
     fold = fold_numbers(task, examples, folds, seed)
     return [
         (
-            [e for e, own in zip(examples, fold, strict=True) if own != number],
-            [e for e, own in zip(examples, fold, strict=True) if own == number],
+            [e for e, f in zip(examples, fold, strict=True) if f != number],
+            [e for e, f in zip(examples, fold, strict=True) if f == number],
         )
         for number in range(folds)
     ]

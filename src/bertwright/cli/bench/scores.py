@@ -131,3 +131,32 @@ def compress(
         whole = (climbing.COLUMNS, results)
         answer(document, f"bench compress {plan.stem}", *asked, means, whole)
     report_results(results, climbing.COLUMNS, as_json)
+
+
+@app.command()
+def frozen(
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where figures are kept.")],
+    data: Annotated[
+        Path, typer.Option(help="A folder with the data sets glue, sick and movie_reviews.")
+    ] = Path("../shared/data"),
+    model: Annotated[
+        Path | None, typer.Argument(help="A model folder; none: all-MiniLM-L6-v2.")
+    ] = None,
+    tasks: Annotated[str, typer.Option(help="Tasks, with commas between.")] = (
+        "sst-2,mrpc,cola,sick,sick-relatedness,movie-reviews"
+    ),
+    sizes: Annotated[str, typer.Option(help="Numbers of training examples.")] = "100,300,1000",
+    seeds: Annotated[int, typer.Option(min=2, help="Draws of the training examples.")] = 5,
+    document: Document = None,
+    as_json: AsJson = False,
+) -> None:
+    """Heads on frozen features of a few examples, against scikit-learn on the same vectors."""
+    from bertwright.axes import did_you_mean
+    from bertwright.bench import frozen as comparing
+    from bertwright.errors import UserError
+
+    chosen = tasks.split(",")
+    if unknown := next((name for name in chosen if name not in comparing.FOLDERS), None):
+        raise UserError(f"--tasks has no {unknown!r}{did_you_mean(unknown, comparing.FOLDERS)}")
+    plan = comparing.Frozen(data, model, numbers_of("--sizes", sizes, int), seeds, chosen)
+    publish("frozen", comparing.compare(plan, output, say), comparing.COLUMNS, document, as_json)

@@ -70,15 +70,15 @@ def compare(
     scores = task.score(examples, predictions)
     lines: list[dict[str, Any]] = []
     for name, answers in by_baseline.items():
-        found = task.score(examples, answers)
-        ends = intervals(task, examples, answers, found)
+        baseline_scores = task.score(examples, answers)
+        ends = intervals(task, examples, answers, baseline_scores)
         line: dict[str, Any] = {"baseline": name, "trained_on": trained_on[name]}
-        for metric, score in found.items():
+        for metric, score in baseline_scores.items():
             line |= {metric: score, f"{metric}_interval": ends[metric]}
         lines.append(line)
-    own = intervals(task, examples, predictions, scores)
+    ends = intervals(task, examples, predictions, scores)
     return Comparison(
-        len(examples), own, lines, _verdict(task, examples, predictions, by_baseline, scores)
+        len(examples), ends, lines, _verdict(task, examples, predictions, by_baseline, scores)
     )
 
 
@@ -90,20 +90,20 @@ def _verdict(
     scores: Mapping[str, float],
 ) -> str | None:
     metric = task.metrics[0]
-    known = {name: task.score(examples, said)[metric] for name, said in by_baseline.items()}
+    known = {name: task.score(examples, answers)[metric] for name, answers in by_baseline.items()}
     if not known:
         return None
-    name = max(known, key=lambda each: known[each])
+    name = max(known, key=known.__getitem__)
     ahead = lead(task, examples, predictions, by_baseline[name])
-    own, best = scores[metric], known[name]
-    if own <= best:
+    score, best = scores[metric], known[name]
+    if score <= best:
         return (
-            f"task {task.name}: the model ({metric} {own:.4g}) is not better than the baseline "
+            f"task {task.name}: the model ({metric} {score:.4g}) is not better than the baseline "
             f"{name!r} ({best:.4g}) on {len(examples):,} examples"
         )
     if not ahead.low > 0:
         return (
-            f"task {task.name}: the model ({metric} {own:.4g}) is ahead of the baseline {name!r} "
+            f"task {task.name}: the model ({metric} {score:.4g}) is ahead of the baseline {name!r} "
             f"({best:.4g}) by less than {len(examples):,} examples tell from chance (95 % interval "
             f"of the difference {ahead.low:.3g} to {ahead.high:.3g})"
         )

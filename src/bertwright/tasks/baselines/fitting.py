@@ -30,22 +30,22 @@ def fit_baselines(task: Task, examples: Examples, vectors: Vectors | None = None
     if len(examples) > MAX_EXAMPLES:
         numbers = sorted(nested_order(task, examples, 0)[:MAX_EXAMPLES])
     some = [examples[number] for number in numbers]
-    found: list[Baseline | None] = [Constant.fit(task, some)]
+    baselines: list[Baseline | None] = [Constant.fit(task, some)]
     kind = task.answer.own_kind()
     match kind:
         case "class" | "cloze" | "labels" | "number":
-            found.append(WordsLinear.fit(task, cast(Sequence[Example], some)))
+            baselines.append(WordsLinear.fit(task, cast(Sequence[Example], some)))
         case "tags":
-            found.append(WordTags.fit(cast(Sequence[TaggedWords], some)))
+            baselines.append(WordTags.fit(cast(Sequence[TaggedWords], some)))
         case "closeness" | "relevance" | "option":
-            found.append(WordsCosine.fit(task, some))
+            baselines.append(WordsCosine.fit(task, some))
         case "span":
-            found.append(WordsSpan.fit(cast(Sequence[Question], some)))
+            baselines.append(WordsSpan.fit(cast(Sequence[Question], some)))
         case _:
             pass
     if vectors is not None and kind in KIND_OF:
-        found.append(VectorsLinear.fit(task, some, vectors(numbers)))
-    return [baseline for baseline in found if baseline is not None]
+        baselines.append(VectorsLinear.fit(task, some, vectors(numbers)))
+    return [baseline for baseline in baselines if baseline is not None]
 
 
 def part_baselines(training: Training, number: int) -> list[Baseline]:

@@ -15,15 +15,19 @@ TagPredictions = list[tuple[str, ...]]
 """For every sentence the tags of its words."""
 
 
-def majority_tag(training: Iterable[TaggedWords], asked: Sequence[TaggedWords]) -> TagPredictions:
+def majority_tag(
+    training: Iterable[TaggedWords], sentences: Sequence[TaggedWords]
+) -> TagPredictions:
     """Return the most frequent tag of the training sentences, for every word."""
-    return _tags(WordTags({}, _majority(training)), asked)
+    return _tags(WordTags({}, _majority(training)), sentences)
 
 
-def tag_of_word(training: Iterable[TaggedWords], asked: Sequence[TaggedWords]) -> TagPredictions:
+def tag_of_word(
+    training: Iterable[TaggedWords], sentences: Sequence[TaggedWords]
+) -> TagPredictions:
     """Return the most frequent tag of each word in the training sentences; of all words for a new
     one."""
-    return _tags(WordTags.fit([*training]), asked)
+    return _tags(WordTags.fit([*training]), sentences)
 
 
 @dataclass(frozen=True)
@@ -49,8 +53,8 @@ class Constant(Baseline):
                 return Constant(tag, "most frequent tag", number)
             case "labels":
                 counts = Counter(labels)
-                said = tuple(sorted(label for label in counts if 2 * counts[label] > number))
-                return Constant(said, "labels of most texts", number)
+                frequent = tuple(sorted(label for label in counts if 2 * counts[label] > number))
+                return Constant(frequent, "labels of most texts", number)
             case "number":
                 right = [cast(float, task.answer.reference(example)) for example in examples]
                 return Constant(fmean(right), "mean of the numbers", number)
@@ -101,8 +105,8 @@ class WordTags(Baseline):
         return [Prediction(tags) for tags in _tags(self, cast(Sequence[TaggedWords], examples))]
 
 
-def _tags(of: WordTags, asked: Sequence[TaggedWords]) -> TagPredictions:
-    return [tuple(of.tags.get(word, of.other) for word in sentence.words) for sentence in asked]
+def _tags(of: WordTags, sentences: Sequence[TaggedWords]) -> TagPredictions:
+    return [tuple(of.tags.get(word, of.other) for word in sentence.words) for sentence in sentences]
 
 
 def _majority(training: Iterable[TaggedWords]) -> str:

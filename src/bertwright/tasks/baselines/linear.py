@@ -73,13 +73,13 @@ def fit_linear(
     if len(seen) == 1:
         intercepts[places] = SURE
         return Linear(rows, intercepts)
-    found, offsets = fitted(LogisticRegression(max_iter=1000), right)
+    rows_seen, offsets = fitted(LogisticRegression(max_iter=1000), right)
     if len(seen) == 2:  # one row, which says the second of them
-        found, offsets = (
-            np.concatenate([-found, found]) / 2,
+        rows_seen, offsets = (
+            np.concatenate([-rows_seen, rows_seen]) / 2,
             np.concatenate([-offsets, offsets]) / 2,
         )
-    rows[places], intercepts[places] = found, offsets
+    rows[places], intercepts[places] = rows_seen, offsets
     return Linear(rows, intercepts)
 
 

@@ -60,25 +60,25 @@ def load_baselines(folder: Path) -> list[Baseline] | None:
 
 def _plain(of: Any, path: str, arrays: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a dataclass as plain data; arrays are named by their path."""
-    found: dict[str, Any] = {}
+    plain: dict[str, Any] = {}
     for field in fields(of):
         value = getattr(of, field.name)
         if isinstance(value, np.ndarray):
             arrays[f"{path}.{field.name}"] = np.ascontiguousarray(value, np.float32)
         elif isinstance(value, TfIdf):
-            found[field.name] = _plain(value, f"{path}.{field.name}", arrays)
+            plain[field.name] = _plain(value, f"{path}.{field.name}", arrays)
         else:
-            found[field.name] = value
-    return found
+            plain[field.name] = value
+    return plain
 
 
 def _loaded(stated: dict[str, Any], path: str, arrays: dict[str, Any]) -> Baseline:
-    own = {**stated, **_arrays(path, arrays)}
-    kind = KINDS[own.pop("kind")]
-    if "words" in own:
+    values = {**stated, **_arrays(path, arrays)}
+    kind = KINDS[values.pop("kind")]
+    if "words" in values:
         within = f"{path}.words"
-        own["words"] = TfIdf(**{**own["words"], **_arrays(within, arrays)})
-    return kind(**own)
+        values["words"] = TfIdf(**{**values["words"], **_arrays(within, arrays)})
+    return kind(**values)
 
 
 def _arrays(path: str, arrays: dict[str, Any]) -> dict[str, Any]:

@@ -53,9 +53,9 @@ class VectorsLinear(Baseline):
             features = np.stack([of.mean(0) for of in vectors])
         centre, spread = features.mean(0), features.std(0)
         spread = np.where(spread > 0, spread, 1.0).astype(np.float32)
-        found = fit_linear(kind, (features - centre) / spread, right, labels)
-        coefficients = found.coefficients / spread
-        intercepts = found.intercepts - coefficients @ centre
+        linear = fit_linear(kind, (features - centre) / spread, right, labels)
+        coefficients = linear.coefficients / spread
+        intercepts = linear.intercepts - coefficients @ centre
         name = f"{METHOD[kind]} on the same vectors"
         return VectorsLinear(kind, labels, coefficients, intercepts, name, len(examples))
 
@@ -68,8 +68,10 @@ class VectorsLinear(Baseline):
             features = np.stack([of.mean(0) for of in vectors])
             return answers(self.answer, linear.outputs(features), self.labels)
         tags = [
-            cast(str, found.answer)
-            for found in answers(self.answer, linear.outputs(np.concatenate(vectors)), self.labels)
+            cast(str, prediction.answer)
+            for prediction in answers(
+                self.answer, linear.outputs(np.concatenate(vectors)), self.labels
+            )
         ]
         bounds = pairwise([0, *np.cumsum([len(of) for of in vectors]).tolist()])
         return [Prediction(tuple(tags[start:stop])) for start, stop in bounds]

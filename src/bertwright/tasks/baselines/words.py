@@ -107,9 +107,9 @@ class WordsLinear(Baseline):
         most = max(MAX_COEFFICIENTS // max(len(labels), 1), 100)
         words = TfIdf.fit(texts, min(MAX_FEATURES, most))
         right = [task.answer.reference(example) for example in examples]
-        found = fit_linear(kind, _features(words, examples, paired), right, labels)
+        linear = fit_linear(kind, _features(words, examples, paired), right, labels)
         name = f"TF-IDF with {METHOD[kind]}"
-        return WordsLinear(words, kind, labels, paired, *found, name, len(examples))
+        return WordsLinear(words, kind, labels, paired, *linear, name, len(examples))
 
     def predict(
         self, examples: Examples, vectors: Sequence[Matrix] | None = None
@@ -155,7 +155,7 @@ class WordsCosine(Baseline):
         if self.answer != "closeness":
             return [Prediction(cosine) for cosine in cosines]
         dense = (self.words.matrix([*_texts(e)]).toarray().astype(np.float32) for e in pairs)
-        return [Prediction(cosine, vectors=own) for cosine, own in zip(cosines, dense, strict=True)]
+        return [Prediction(c, vectors=rows) for c, rows in zip(cosines, dense, strict=True)]
 
     def _option(self, example: Options) -> Prediction:
         text = f"{example.first} {example.question}"
@@ -194,10 +194,10 @@ class WordsSpan(Baseline):
             return Prediction("")
         cosines = self.words.cosines([example.question] * len(sentences), sentences)
         sentence = sentences[int(cosines.argmax())]
-        asked = set(re.findall(WORD, example.question.lower()))
+        question_words = set(re.findall(WORD, example.question.lower()))
         runs: list[list[re.Match[str]]] = [[]]
         for match in re.finditer(WORD, sentence):
-            if match.group().lower() in asked:
+            if match.group().lower() in question_words:
                 runs.append([])
             else:
                 runs[-1].append(match)

@@ -60,12 +60,12 @@ def finite_number(where: str, value: Any) -> float:
     if isinstance(value, str) and not value.strip():
         _require_present(where, value)
     try:
-        found = math.nan if isinstance(value, bool | np.bool_) else float(value)
+        number = math.nan if isinstance(value, bool | np.bool_) else float(value)
     except (TypeError, ValueError):
-        found = math.nan
-    if not abs(found) < GREATEST:
+        number = math.nan
+    if not abs(number) < GREATEST:
         raise UserError(f"{where}: expected a number, found {_shown(value)}")
-    return found
+    return number
 
 
 def class_name(where: str, value: Any) -> str:
@@ -86,13 +86,13 @@ def names(where: str, values: Any) -> tuple[str, ...]:
     """Return the labels of one text by name, none of them twice."""
     if not isinstance(values, list | tuple):
         raise UserError(f"{where}: expected a list of labels, found {_shown(values)}")
-    found = tuple(class_name(where, value) for value in values)
-    if twice := next((name for name in found if found.count(name) > 1), None):
+    labels = tuple(class_name(where, value) for value in values)
+    if twice := next((name for name in labels if labels.count(name) > 1), None):
         raise UserError(
             f"{where} names the label {twice!r} twice: name each label of the text once, or give "
             f"an indicator vector of one length in all rows"
         )
-    return found
+    return labels
 
 
 def is_missing(value: Any) -> bool:
