@@ -111,7 +111,7 @@ def test_a_class_of_one_example_is_learned_and_what_does_not_judge_is_said(pretr
     (part,) = result.training.parts
     assert {example.label for example in part.dev} == {"neg", "pos"}
     said = result.as_dict()["warnings"]
-    assert said == [
+    assert [line for line in said if "baseline" not in line] == [
         "task own: the held-out part has no example of 1 of 3 labels (mixed): its score says "
         "nothing of them: give more examples of each"
     ]
@@ -138,8 +138,7 @@ def test_folds_and_sizes_say_what_they_lack(pretrained) -> None:
     said: list[str] = []
     data, settings = TaskData(CLASS, train=rare_class()), {"epochs": 0}
     cross_validate(pretrained(), data, 2, say=said.append, settings=settings)
-    assert [line for line in said if "1 of 3 labels (mixed)" in line] == said
-    assert len(said) == 2
+    assert len([line for line in said if "1 of 3 labels (mixed)" in line]) == 2
     said.clear()
     dev = TaskData(CLASS, train=rare_class(), dev=classes())
     dev = TaskData(CLASS, train=[*labelled(a=20, b=20, c=1)], dev=labelled(a=2, b=2, c=2))
