@@ -92,7 +92,8 @@ def test_predict_writes_a_file(folder: Path, tmp_path: Path) -> None:
 
 def test_evaluate_scores_a_task(folder: Path) -> None:
     found = printed("evaluate", folder / "tuned", "--data", folder / "train.tsv")
-    assert set(found) == {"task", "metric", "score", "metrics"}
+    assert set(found) > {"task", "metric", "score", "metrics", "examples", "intervals"}
+    assert found["baselines"][0]["baseline"] == "majority class"
     assert (found["task"], found["metric"]) == ("train", "accuracy")
 
 

@@ -27,6 +27,7 @@ from bertwright.shipping.planning import Plan, Planner
 from bertwright.shipping.shapes import whole
 from bertwright.tasks.answers import Prediction
 from bertwright.tasks.data import TaskData
+from bertwright.tasks.evaluation import evaluate
 from bertwright.tasks.fine_tuned import FineTuned
 from bertwright.tasks.finetuning_settings import FineTuning
 from bertwright.tasks.formats.examples import Examples
@@ -178,7 +179,7 @@ class Shipment:
         for name, folder, taken in zip(("base", "shipped"), folders, seconds, strict=True):
             model, size = self._loaded(folder), shipped_bytes(folder)
             answers.append(model.predict(dev))
-            score = model.task.score(dev, answers[-1])[model.task.metrics[0]]
+            score = evaluate(model, dev)["score"]
             told[name] = {"score": score, "bytes": size, "milliseconds": 1000 * median(taken)}
         lost = told["base"]["score"] - told["shipped"]["score"]
         own = told["shipped"]
