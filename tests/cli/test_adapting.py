@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from bertwright.cli import predict
 from bertwright.cli.application import app
 from bertwright.errors import UserError
 from bertwright.model import Model
@@ -149,15 +150,23 @@ def test_a_task_of_ones_own_is_one_file(folder: Path, tmp_path: Path) -> None:
         invoke(*asked, "--train", lines, "-o", tmp_path / "other")
 
 
+def interrupted(model: Path, texts: Path, out: Path, lines: str) -> Path:
+    """What a run that ended after these lines has left of its predictions."""
+    writer = predict.resumable(out, model, None)
+    with pytest.raises(KeyboardInterrupt), writer.opened(resume=False) as opened:
+        opened.write(lines)
+        raise KeyboardInterrupt
+    out.unlink(missing_ok=True)
+    return writer.part
+
+
 @pytest.mark.processor
 def test_what_was_interrupted_is_gone_on_with(folder: Path, tuned: Path, tmp_path: Path) -> None:
     texts, out = tmp_path / "texts.txt", tmp_path / "said.jsonl"
     texts.write_text("\n".join(TEXTS) + "\n")
     invoke("predict", tuned, texts, "-o", out)
     whole = out.read_text()
-    part = tmp_path / "said.jsonl.part"
-    out.unlink()
-    part.write_text(whole[: len(whole) // 2])
+    part = interrupted(tuned, texts, out, whole[: len(whole) // 2])
     with pytest.raises(UserError, match=r"was left by an interrupted run: say --resume"):
         invoke("predict", tuned, texts, "-o", out)
     invoke("predict", tuned, texts, "-o", out, "--resume")
@@ -178,8 +187,8 @@ def test_what_is_of_another_text_or_model_is_not_gone_on_with(
     short.write_text(TEXTS[0] + "\n")
     invoke("predict", tuned, texts, "-o", tmp_path / "whole.jsonl")
     whole = (tmp_path / "whole.jsonl").read_text()
-    part = tmp_path / "said.jsonl.part"
-    part.write_text("".join(whole.splitlines(keepends=True)[:8]))
+    lines = "".join(whole.splitlines(keepends=True)[:8])
+    part = interrupted(tuned, texts, tmp_path / "said.jsonl", lines)
     asked = ("-o", tmp_path / "said.jsonl", "--resume")
     for wrong, number in ((others, 4), (short, 2)):
         with pytest.raises(UserError, match=rf"jsonl\.part line {number} is of another text"):
@@ -189,8 +198,10 @@ def test_what_is_of_another_text_or_model_is_not_gone_on_with(
         "finetune", folder / "model", "--train", folder / "train.tsv", "-o", another,
         "epochs=4", "rate=1e-2", "calibrate=false",
     )  # fmt: skip
-    with pytest.raises(UserError, match=r"jsonl\.part line \d: this model says something else"):
+    with pytest.raises(UserError, match=r"jsonl\.part was begun with another model"):
         invoke("predict", another, texts, *asked)
+    with pytest.raises(UserError, match=r"jsonl\.part was begun with another precision"):
+        invoke("predict", tuned, texts, *asked, "--precision", "bf16")
     assert len(part.read_text().splitlines()) == 8
     invoke("predict", tuned, texts, *asked)
     assert (tmp_path / "said.jsonl").read_text() == whole

@@ -340,7 +340,7 @@ def started(data: Data, tmp_path: Path) -> Path:
 def test_a_started_run_is_not_started_over(data: Data, started: Path) -> None:
     with (
         held(started),
-        pytest.raises(UserError, match="another process is training in"),
+        pytest.raises(UserError, match="another process is writing to"),
     ):
         pretrain(None, data, started, resume=True)
     with pytest.raises(UserError, match="holds no run to continue"):

@@ -1,5 +1,7 @@
 """The ``bertwright`` command: the list of its verbs and what happens to an error."""
 
+import errno
+import os
 import sys
 from typing import Annotated
 
@@ -101,11 +103,21 @@ app.command("trim")(trim.trim)
 app.command("view")(view.view)
 
 
+_OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
+"""Error numbers of a standard output that takes no more."""
+
+
 def main() -> None:
     """Run one verb; a user's mistake is one sentence on stderr and exit code 2, a signal another
     and its own code."""
+    # A shell may have closed them.
+    sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    sys.stderr = sys.stderr or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except UserError as error:
         print(f"bertwright: {error}", file=sys.stderr)
         sys.exit(2)
@@ -113,7 +125,12 @@ def main() -> None:
         print(f"bertwright: {interrupted}", file=sys.stderr)
         sys.exit(interrupted.exit_code)
     except OSError as error:
-        if error.filename is None:
+        if error.filename is not None:
+            print(f"bertwright: {error.filename}: {error.strerror}: name another", file=sys.stderr)
+        elif error.errno in _OF_OUTPUT:
+            # What is still to be flushed at the end of the process has nowhere to go.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            print(f"bertwright: standard output: {error.strerror}", file=sys.stderr)
+        else:
             raise
-        print(f"bertwright: {error.filename}: {error.strerror}: name another", file=sys.stderr)
         sys.exit(2)

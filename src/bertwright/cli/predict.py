@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -16,6 +15,7 @@ from bertwright.cli.precision import Precision
 from bertwright.cli.stated import refuse
 
 if TYPE_CHECKING:
+    from bertwright.files import ResumableFile
     from bertwright.tasks.formats.lines import Line
 
 
@@ -63,7 +63,7 @@ def predict(
         raise UserError(f"{model} is not fine-tuned for a task: run bertwright finetune first")
     if resume and output is None:
         raise UserError("--resume goes on with a file: name it with -o")
-    with _writable(output, resume) as (opened, kept):
+    with _writable(output, resume, model, precision) as (opened, kept):
         if file == Path("-"):
             lines = _standard_input(read_lines(file), jsonl)
             predictions = predict_lines(loaded, lines, ".jsonl" if jsonl else ".txt", kept)
@@ -92,45 +92,33 @@ def _standard_input(lines: Iterable[tuple[int, str]], jsonl: bool) -> Iterator["
 
 
 @contextmanager
-def _writable(path: Path | None, resume: bool) -> Generator[tuple[TextIO, Iterator["Line"]]]:
-    """Standard output, or a file; and the lines that it has already.
-
-    Until it is whole a file has ``.part`` behind its name: what an interrupted run has left, whose
-    last line, where that is cut, is predicted anew. Input that cannot be read leaves nothing.
-    """
-    from bertwright.errors import UserError
-    from bertwright.files import full_disk_named
-    from bertwright.tasks.formats.lines import read_lines
-
+def _writable(
+    path: Path | None, resume: bool, model: Path, precision: str | None
+) -> Generator[tuple[TextIO, Iterator["Line"]]]:
+    """Yield standard output, or a file and the lines that it has already."""
     if path is None:
         yield sys.stdout, iter(())
         return
-    if path.is_dir():
-        raise UserError(f"{path} is a folder: name a file")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.part")
-    if path.exists() and resume:
-        raise UserError(f"{path} is whole: there is nothing to go on with")
-    if part.exists() and not resume:
-        raise UserError(f"{part} was left by an interrupted run: say --resume, or remove it")
-    size = _whole_lines(part) if resume and part.exists() else 0
-    with full_disk_named(path):
-        try:
-            with open(part, "a", encoding="utf-8") as opened:
-                yield opened, ((f"{part} line {n}", line) for n, line in read_lines(part))
-        except UserError:
-            if not size:
-                part.unlink()
-            raise
-        part.replace(path)
+    from bertwright.tasks.formats.lines import read_lines
+
+    file = resumable(path, model, precision)
+    with file.opened(resume) as opened:
+        kept = read_lines(file.part) if resume else ()
+        yield opened, ((f"{file.part} line {number}", line) for number, line in kept)
 
 
-def _whole_lines(part: Path) -> int:
-    """How many bytes the lines of a file have that end; what stands behind them is cut off."""
-    with open(part, "r+b") as opened:
-        size = 0
-        if part.stat().st_size:
-            with mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
-                size = content.rfind(b"\n") + 1
-        opened.truncate(size)
-    return size
+def resumable(path: Path, model: Path, precision: str | None) -> "ResumableFile":
+    """Return the file for the predictions of a model, which knows what decides them."""
+    from bertwright import __version__
+    from bertwright.files import ResumableFile, content_hash
+    from bertwright.recipes.loading import imported_plugins
+
+    return ResumableFile(
+        path,
+        {
+            "model": content_hash(model),
+            "precision": str(precision),
+            "plugin": content_hash(*imported_plugins()),
+            "version of bertwright": __version__,
+        },
+    )

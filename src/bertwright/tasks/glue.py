@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from bertwright.errors import UserError
-from bertwright.files import atomic_file, held, write_text
+from bertwright.files import atomic_file, held_alone, write_text
 from bertwright.model.folder import TRAINING
 from bertwright.model.text_model import TextModel
 from bertwright.statistics import estimate
@@ -81,7 +81,7 @@ def run_glue(
             _require_files(task, folders[task.name])
     out.mkdir(parents=True, exist_ok=True)
     found: dict[str, dict[str, Any]] = {}
-    with held(out):
+    with held_alone(out):
         tasks = {task.name: task for task in glue.TASKS if task.name in folders}
         done = [name for name in tasks if is_fine_tuned(out / name)]
         for name in done:

@@ -38,14 +38,14 @@ def predict_file(
     files that the model was trained on, are read as the task reads them, without labels. Errors:
     UserError, naming file and line.
     """
-    return predict(model, behind(kept, model, asked_in(path, model.task)))
+    return predict(model, behind(kept, asked_in(path, model.task)))
 
 
 def predict_lines(
     model: FineTuned, lines: Iterable[Line], layout: str, kept: Iterable[Line] = ()
 ) -> Iterator[dict[str, Any]]:
     """Predictions for a stream of lines in the layout of a ``.txt`` or a ``.jsonl`` file."""
-    return predict(model, behind(kept, model, asked_by(lines, layout, model.task)))
+    return predict(model, behind(kept, asked_by(lines, layout, model.task)))
 
 
 def asked_in(path: Path, task: Task) -> Iterator[AnyExample]:

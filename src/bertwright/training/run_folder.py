@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bertwright.errors import UserError
-from bertwright.files import atomic_folder, held, write_text
+from bertwright.files import atomic_folder, held_alone, write_text
 from bertwright.model.folder import RECIPE, WEIGHTS, load_recipe
 from bertwright.objectives import ReplacedToken
 from bertwright.recipes import Recipe
@@ -72,15 +72,9 @@ class RunFolder:
 
     @contextmanager
     def held(self) -> Generator[None]:
-        """Nobody else may train here meanwhile; UserError where somebody does."""
-        try:
-            with held(self.path):
-                yield
-        except BlockingIOError:
-            raise UserError(
-                f"another process is training in {self.path}: wait for it, or choose another "
-                f"folder with -o"
-            ) from None
+        """Lock the folder; UserError where another process trains in it."""
+        with held_alone(self.path):
+            yield
 
     def give_back(self) -> None:
         """Leave the folder free again, where a run has failed before it had anything to tell."""

@@ -1,5 +1,7 @@
 """What training comes to: many runs, each kept in a folder and done once."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +9,7 @@ import typer
 
 from bertwright.cli.bench.publishing import answer, numbers_of, publish
 from bertwright.cli.output import AsJson, Document, report, report_results, say
+from bertwright.files import held_alone
 
 app = typer.Typer()
 
@@ -19,6 +22,14 @@ Parts = Annotated[
 Processes = Annotated[
     int, typer.Option(min=1, help="Runs at once; each has its share of the processor's threads.")
 ]
+
+
+@contextmanager
+def _held(output: Path) -> Generator[None]:
+    """Lock the folder that results are added to."""
+    output.mkdir(parents=True, exist_ok=True)
+    with held_alone(output):
+        yield
 
 
 @app.command()
@@ -56,8 +67,9 @@ def learn(
         seeds,
         tuple(numbers_of("--rates", rates, float)),
     )
-    results = running.Results(output, Data.open(data), plan)
-    running.run_parts(plan, arms.split(","), results, say)
+    with _held(output):
+        results = running.Results(output, Data.open(data), plan)
+        running.run_parts(plan, arms.split(","), results, say)
     lines = reporting.lines(plan, results)
     if document is not None and lines:
         write_section(document, f"bench learn {size}", lines)
@@ -78,7 +90,8 @@ def finetune(
     from bertwright.bench.finetuning import comparing
 
     chosen = parts.split(",") if parts else []
-    results = comparing.compare(plan, output, chosen, rounds, say, processes)
+    with _held(output):
+        results = comparing.compare(plan, output, chosen, rounds, say, processes)
     publish("finetune", results, comparing.COLUMNS, document, as_json)
 
 
@@ -95,7 +108,8 @@ def adapt(
     from bertwright.bench.adapting.plan import Plan
 
     known = Plan.load(plan)
-    results = comparing.compare(known, output, say, processes)
+    with _held(output):
+        results = comparing.compare(known, output, say, processes)
     if document is not None:
         asked = (known.question, known.source)
         answer(document, f"bench adapt {plan.stem}", *asked, (comparing.COLUMNS, results))
@@ -124,7 +138,8 @@ def compress(
 
     known = Plan.load(plan)
     chosen = parts.split(",") if parts else []
-    results = climbing.climb(known, output, models, chosen, rounds, say, processes)
+    with _held(output):
+        results = climbing.climb(known, output, models, chosen, rounds, say, processes)
     if document is not None:
         asked = (known.question, known.source)
         means = (overview.COLUMNS, overview.overview(results))

@@ -187,8 +187,9 @@ def test_a_kill_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:
     assert all(path.name.startswith(".") for path in left)
     with atomic_folder(tmp_path / "model") as folder:
         (folder / "weights").write_bytes(b"whole")
+    write_text(tmp_path / "report.json", "{}")
     assert (tmp_path / "model" / "weights").read_bytes() == b"whole"
-    assert not list(tmp_path.glob(".model-*"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "report.json"]
 
 
 def test_what_a_living_process_writes_is_left_alone(tmp_path: Path) -> None:
@@ -198,7 +199,7 @@ def test_what_a_living_process_writes_is_left_alone(tmp_path: Path) -> None:
         assert writer.stdout is not None
         assert writer.stdout.readline() == b"written\n"
         with atomic_folder(tmp_path / "model"):
-            assert len(list(tmp_path.glob(".model-*/weights"))) == 1
+            assert len(list(tmp_path.glob(".model.unfinished-*/weights"))) == 1
         writer.kill()
 
 
