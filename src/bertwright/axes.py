@@ -89,7 +89,7 @@ class Choice(Settings):
             raise ValueError(f"needs a kind, one of: {', '.join(cls.kinds())}")
         kinds = cls.kinds()
         kind = settings["kind"]
-        if kind not in kinds:
+        if not isinstance(kind, str) or kind not in kinds:
             near = did_you_mean(str(kind), kinds)
             own = "" if near.endswith("?") else ", or one of your own with --plugin"
             raise ValueError(f"has no kind {quoted(kind)}{near}{own}")

@@ -5,7 +5,6 @@ lists are replaced. A system in a size is its file, then the size, then what the
 ``sizes`` for that size alone; what it states ``about`` the system is no part of the recipe.
 """
 
-import re
 import sys
 import traceback
 from collections.abc import Iterable, Mapping
@@ -13,14 +12,14 @@ from functools import cache
 from importlib import resources, util
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
-from bertwright.axes import Choice, did_you_mean, explain
+from bertwright.axes import Choice, did_you_mean, explain, quoted
 from bertwright.errors import UserError
-from bertwright.files import require_file
+from bertwright.files import read_text, require_file
+from bertwright.recipes.yaml_text import MAX_CHARACTERS, MAX_DEPTH, parse_yaml
 
 Model = TypeVar("Model", bound=BaseModel)
 Mapped = dict[str, Any]
@@ -53,11 +52,12 @@ def resolve(name: str | Path, changes: Iterable[Change], model: type[Model]) -> 
         raise explain(error, f"recipe {name}") from error
 
 
-def read(name: str | Path) -> Mapped:
-    """A recipe as plain data, parents and size merged in."""
+def read(name: str | Path, children: tuple[Path, ...] = ()) -> Mapped:
+    """Return a recipe as plain data, parents and size merged in; ``children`` are the files that
+    extend it."""
     if isinstance(name, Path) or str(name).endswith((".yaml", ".yml")) or "/" in str(name):
         path = Path(name)
-        return _with_parent({"name": path.stem, **read_yaml(path)}, path)
+        return _with_parent({"name": path.stem, **read_yaml(path)}, path, children)
     system, _, size = name.rpartition("-")
     if name in systems():
         system, size = name, ""
@@ -93,7 +93,7 @@ def spelled(changes: Iterable[str]) -> Mapped:
     """Return changes of settings with all scalars as the texts that they were typed as."""
     stated: Mapped = {}
     for change in changes:
-        stated = merged(stated, _parsed(change, _TextLoader))
+        stated = merged(stated, _parsed(change, as_text=True))
     return stated
 
 
@@ -168,15 +168,16 @@ def imported_plugins() -> tuple[Path, ...]:
     return tuple(_plugins)
 
 
-def _parsed(override: str, loader: "type[_Loader] | None" = None) -> Mapped:
+def _parsed(override: str, as_text: bool = False) -> Mapped:
     path, equals, text = override.partition("=")
-    if not equals or not path:
-        raise UserError(f"{override!r} is not of the form key.path=value")
+    parts = path.split(".")
+    if not equals or not all(parts) or len(parts) > MAX_DEPTH:
+        raise UserError(f"{quoted(override)} is not of the form key.path=value")
     try:
-        value = yaml.load(text, Loader=loader or _Loader)
-    except yaml.YAMLError as error:
-        raise UserError(f"{override!r}: the value is not YAML ({_said(error)})") from error
-    for part in reversed(path.split(".")):
+        value = parse_yaml(text, as_text)
+    except ValueError as error:
+        raise UserError(f"{quoted(override)}: the value is not YAML ({error})") from error
+    for part in reversed(parts):
         value = {part: value}
     return value
 
@@ -204,13 +205,13 @@ def _system(name: str) -> Mapped:
 @cache
 def _file_of(system: str) -> Mapped:
     text = (resources.files("bertwright.recipes") / f"{system}.yaml").read_text(encoding="utf-8")
-    return yaml.load(text, Loader=_Loader)
+    return parse_yaml(text)
 
 
 @cache
 def _sizes() -> Mapped:
     text = (resources.files("bertwright.recipes") / "sizes.yaml").read_text(encoding="utf-8")
-    return yaml.load(text, Loader=_Loader)
+    return parse_yaml(text)
 
 
 def read_yaml(path: Path) -> Mapped:
@@ -218,69 +219,28 @@ def read_yaml(path: Path) -> Mapped:
 
     Errors: UserError for a file that is not there, or holds something else.
     """
+    if not path.exists():
+        raise UserError(f"there is no file {path}")
+    require_file(path)
+    if path.stat().st_size > 4 * MAX_CHARACTERS:
+        raise UserError(f"{path} is not YAML: it is larger than any recipe")
     try:
-        stated = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
-    except FileNotFoundError as error:
-        raise UserError(f"there is no file {path}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not YAML: {_said(error)}") from error
+        stated = parse_yaml(read_text(path))
+    except ValueError as error:
+        raise UserError(f"{path} is not YAML: {error}") from error
     if not isinstance(stated, dict):
         raise UserError(f"{path} must hold a mapping of keys to values")
-    return stated
+    return cast(Mapped, stated)
 
 
-def _said(error: Exception) -> str:
-    """What is wrong, and in which line."""
-    mark = getattr(error, "problem_mark", None)
-    if mark is None:
-        return str(error).splitlines()[0]
-    problem = getattr(error, "problem", None) or "it cannot be read"
-    return f"line {mark.line + 1}, {problem}"
-
-
-def _with_parent(stated: Mapped, path: Path) -> Mapped:
+def _with_parent(stated: Mapped, path: Path, children: tuple[Path, ...] = ()) -> Mapped:
     own = {key: value for key, value in stated.items() if key not in ("extends", "about")}
     parent = stated.get("extends")
     if parent is None:
         return own
-    beside = path.parent / str(parent)
-    try:
-        return revised(read(beside if beside.suffix and beside.is_file() else parent), own)
-    except RecursionError:
-        raise UserError(f"{path}: extends {parent}, which extends it in turn") from None
-
-
-_TEXT, _MERGE = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "merge"))
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML in which 1e-3 is a number, as everyone who writes it means, no key stands twice, and
-    keys are texts: they are names of settings or of labels."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                twice = f"the key {key.value} stands there twice"
-                raise yaml.MarkedYAMLError(problem=twice, problem_mark=key.start_mark)
-            seen.add(key.value if isinstance(key, yaml.ScalarNode) else "")
-            if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
-                key.tag = _TEXT
-        return super().construct_mapping(node, deep)
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(
-        r"^[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)$|^[-+]?\.[0-9_]+$"
-        r"|^[-+]?[0-9][0-9_]*\.[0-9_]*$"
-    ),
-    list("-+0123456789."),
-)
-
-
-class _TextLoader(_Loader):
-    """The same with every scalar as a text."""
-
-
-_TextLoader.yaml_implicit_resolvers = {}
+    if not isinstance(parent, str):
+        raise UserError(f"{path}: extends must name a recipe or a file, not {quoted(parent)}")
+    if path.resolve() in children:
+        raise UserError(f"{path}: extends {parent}, which extends it in turn")
+    beside, children = path.parent / parent, (*children, path.resolve())
+    return revised(read(beside if beside.suffix and beside.is_file() else parent, children), own)
