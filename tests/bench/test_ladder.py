@@ -111,7 +111,7 @@ def test_what_cannot_be_taken_is_said_before_anything_is_learned(
 def test_what_was_found_must_be_findings(task_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "runs.json").write_text("garbage")
     plan = Plan.model_validate(stated(task_folder))
-    with pytest.raises(UserError, match=r"runs\.json is no JSON"):
+    with pytest.raises(UserError, match=r"runs\.json is not JSON"):
         climb(plan, tmp_path, tmp_path / "models", ["scores"], 1, quietly)
 
 

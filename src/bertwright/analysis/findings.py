@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertwright.errors import UserError
-from bertwright.files import atomic_file, write_text
+from bertwright.files import atomic_file, json_value, write_text
 from bertwright.significance import Interval
 
 Array = NDArray[Any]
@@ -150,7 +150,7 @@ def read_found(folder: Path, name: str) -> Stored:
     if not holds_found(folder, name):
         raise UserError(f"{folder} has nothing of the analysis {name}: run analyse first")
     try:
-        lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        lines = [json_value(line) for line in file.read_text(encoding="utf-8").splitlines()]
         about, findings = dict[str, Any](lines[0]), [_read(line) for line in lines[1:]]
         written = (folder / f"{name}.npz").read_bytes()
         if (about.pop("findings"), about.pop("arrays_digest")) != (len(findings), _digest(written)):

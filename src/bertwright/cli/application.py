@@ -111,6 +111,7 @@ def main() -> None:
     """Run one verb; a user's mistake is one sentence on stderr and exit code 2, a signal another
     and its own code."""
     # A shell may have closed them.
+    sys.stdin = sys.stdin or os.fdopen(os.open(os.devnull, os.O_RDONLY))
     sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     sys.stderr = sys.stderr or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     try:

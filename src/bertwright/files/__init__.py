@@ -15,7 +15,14 @@ from bertwright.files.checks import (
 )
 from bertwright.files.destination import is_stream, open_stream
 from bertwright.files.disk import full_disk_named, held, held_alone, sync_folder
-from bertwright.files.reading import content_hash, digests, parse_json, read_findings, read_text
+from bertwright.files.reading import (
+    content_hash,
+    digests,
+    json_value,
+    parse_json,
+    read_findings,
+    read_text,
+)
 from bertwright.files.resumable import ResumableFile
 
 __all__ = [
@@ -28,6 +35,7 @@ __all__ = [
     "held",
     "held_alone",
     "is_stream",
+    "json_value",
     "open_stream",
     "parse_json",
     "read_findings",

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,18 +20,46 @@ def read_text(path: Path) -> str:
         ) from error
 
 
-def parse_json(text: str, where: str, remedy: str) -> Any:
-    """Return what a text of JSON holds.
+MAX_DEPTH = 100
+"""Lists and objects inside one another, in JSON."""
 
-    Errors: UserError that names ``where`` it stands and the ``remedy`` for text that is no JSON,
-    or that nests or counts beyond what can be read.
-    """
+
+def json_value(text: str, object_pairs_hook: Callable[[list[Any]], Any] | None = None) -> Any:
+    """Return the value of a JSON text; ValueError for every text that cannot be read, also for one
+    that nests too deep or has a number of thousands of digits."""
     try:
-        return json.loads(text)
+        value = json.loads(text, object_pairs_hook=object_pairs_hook)
     except RecursionError:
-        raise UserError(f"{where} nests too many lists and objects: {remedy}") from None
-    except ValueError as error:  # of a number of too many digits, too
-        raise UserError(f"{where} is no JSON ({error}): {remedy}") from None
+        raise ValueError(_TOO_DEEP) from None
+    except ValueError as error:
+        if str(error).startswith("Exceeds the limit"):
+            raise ValueError("a number has more digits than any that is read") from None
+        raise
+    if text.count("[") + text.count("{") > MAX_DEPTH:
+        _require_shallow(value)
+    return value
+
+
+_TOO_DEEP = f"more than {MAX_DEPTH} lists and objects stand inside one another"
+
+
+def _require_shallow(value: Any) -> None:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        inside = (part.values() if isinstance(part, dict) else part for part in level)
+        level = [value for part in inside for value in part if isinstance(value, dict | list)]
+        if not level:
+            return
+    raise ValueError(_TOO_DEEP)
+
+
+def parse_json(text: str, where: str, remedy: str) -> Any:
+    """Return the value of a JSON text; UserError that names ``where`` it stands and a ``remedy``
+    for every text that cannot be read."""
+    try:
+        return json_value(text)
+    except ValueError as error:
+        raise UserError(f"{where} is not JSON ({error}): {remedy}") from None
 
 
 def read_findings(file: Path) -> dict[str, Any]:

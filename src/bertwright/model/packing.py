@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bertwright.files import json_value
 from bertwright.model.grids import Grid, highest_level
 
 PACKED = "packed"
@@ -50,7 +51,7 @@ def num_bytes(module: nn.Module, grids: Mapping[str, Grid] | None = None) -> int
 def unpacked(tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> dict[str, Tensor]:
     """The tensors of a file with weights in the place of what was packed."""
     found = dict(tensors)
-    for name, said in json.loads(about.get(PACKED, "{}")).items():
+    for name, said in json_value(about.get(PACKED, "{}")).items():
         shape = torch.Size(said.pop("shape"))
         own = [part for part in PARTS if f"{name}.{part}" in found]
         parts = {part: found.pop(f"{name}.{part}") for part in own}

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bertwright.axes import ReadingPrecision
 from bertwright.errors import UserError
-from bertwright.files import write_text
+from bertwright.files import json_value, write_text
 from bertwright.model.folder import (
     CARD,
     RECIPE,
@@ -230,7 +230,7 @@ def load_fine_tuned(folder: Path, precision: ReadingPrecision | None = None) -> 
 def read_told(folder: Path) -> Told:
     """What a folder says of its task; UserError where that is damaged."""
     try:
-        about = json.loads((folder / TASK).read_text(encoding="utf-8"))
+        about = json_value((folder / TASK).read_text(encoding="utf-8"))
         task = task_of(about["task"])
         plan = HeadPlan(HeadChoice.choose(about["head"]), num_outputs(task), task.answer.name)
         adaptation = Adaptation.choose(about["adaptation"])

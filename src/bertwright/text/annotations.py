@@ -3,7 +3,6 @@
 What is stated of characters must survive the cleaning of a text and its cutting into pieces.
 """
 
-import json
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bertwright.errors import UserError
+from bertwright.files import json_value
 from bertwright.text.documents import PHRASE, Annotation, Document
 from bertwright.text.tokenizers import Tokenizer
 from bertwright.text.words import word_spans
@@ -27,7 +27,7 @@ def stated_annotations(value: Any, where: str) -> tuple[Annotation, ...]:
     """
     if isinstance(value, str):
         try:
-            value = json.loads(value)
+            value = json_value(value)
         except ValueError:
             value = None
     if not isinstance(value, list):

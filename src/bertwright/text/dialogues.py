@@ -1,6 +1,5 @@
 """Dialogues: documents of turns, each on a line of its own, with who says it."""
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertwright.errors import UserError
+from bertwright.files import json_value
 from bertwright.text.documents import Document, ReadCounts, texts_of_row
 from bertwright.text.marks import DOCUMENT_START
 from bertwright.text.piece_cache import Encoded
@@ -95,6 +95,6 @@ def _turn(turn: Any, number: int, where: str) -> tuple[str, Any]:
 
 def _from_json(value: str) -> Any:
     try:
-        return json.loads(value)
+        return json_value(value)
     except ValueError:
         return value

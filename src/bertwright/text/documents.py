@@ -111,13 +111,14 @@ def texts_of_row(text: str, counts: ReadCounts) -> list[str]:
 
 
 def cut_line(line: str, counts: ReadCounts) -> Iterator[str]:
-    """A line in parts of bounded length."""
-    while len(line) > LONGEST_PARAGRAPH:
-        end = place_to_cut(line[:LONGEST_PARAGRAPH])
+    """Return a line in parts of bounded length."""
+    start = 0
+    while len(line) - start > LONGEST_PARAGRAPH:
+        end = start + place_to_cut(line[start : start + LONGEST_PARAGRAPH])
         counts.cut_paragraphs += 1
-        yield line[:end]
-        line = line[end:]
-    yield line
+        yield line[start:end]
+        start = end
+    yield line[start:]
 
 
 def place_to_cut(text: str) -> int:

@@ -1,6 +1,5 @@
 """The manifest of a prepared data set: what the folder holds, and what it was made from."""
 
-import json
 from pathlib import Path
 from typing import Literal
 
@@ -8,6 +7,7 @@ from pydantic import Field, ValidationError
 
 from bertwright.axes import Settings
 from bertwright.errors import UserError
+from bertwright.files import json_value
 
 MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1
@@ -77,7 +77,7 @@ def read_manifest(file: Path) -> Manifest:
     Errors: UserError for one that is damaged, or of another format.
     """
     try:
-        settings = json.loads(file.read_text())
+        settings = json_value(file.read_text())
         version = settings["schema_version"]
     except (ValueError, KeyError, TypeError):
         raise damaged(file, "it is not a manifest") from None

@@ -4,17 +4,18 @@ A source may state its language, or two of them where it holds translations; or 
 """
 
 import csv
-import json
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from bertwright.axes import did_you_mean
 from bertwright.errors import UserError
+from bertwright.files import full_disk_named, json_value
 from bertwright.text.annotations import (
     annotated,
     annotated_row,
@@ -34,8 +35,15 @@ from bertwright.text.sidecars import stated_beside
 from bertwright.text.sources import STANDARD_INPUT, Source
 from bertwright.text.streams import bounded_lines, decode, lines, read_bytes
 
-_LONGEST_ROW = 1 << 28
+_LONGEST_ROW = 1 << 25
+"""Characters of one row."""
+
+_LONGEST_JSON = 1 << 28
+"""Characters of a JSON file, which is read whole."""
+
 _ROWS_AT_A_TIME = 256
+_BYTES_AT_A_TIME = 1 << 28
+"""Of parquet: fewer rows are decoded at once where a column is so large that one cell might be."""
 
 
 Row = tuple[str, Sequence[Any]]
@@ -115,7 +123,7 @@ def _read_jsonl(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[R
             continue
         where = f"{source.name}, line {number}"
         try:
-            row = json.loads(line, object_pairs_hook=unique_keys)
+            row = json_value(line, unique_keys)
         except ValueError as error:
             raise UserError(f"{where} is not JSON: {error}") from None
         if not isinstance(row, dict):
@@ -125,9 +133,18 @@ def _read_jsonl(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[R
 
 def _read_json(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[Row]:
     """One list of rows, read whole; the columns of a row that is a list are 0, 1, 2 ..."""
-    text = "".join(decode(read_bytes(raw, source.name, counts), source.name, counts))
+    parts, size = list[str](), 0
+    for part in decode(read_bytes(raw, source.name, counts), source.name, counts):
+        parts.append(part)
+        size += len(part)
+        if size > _LONGEST_JSON:
+            raise UserError(
+                f"{source.name} has more than {_LONGEST_JSON:,} characters, and JSON is read "
+                f"whole: write one row in each line and name it .jsonl"
+            )
+    text = "".join(parts)
     try:
-        rows = json.loads(text, object_pairs_hook=unique_keys) if text.strip() else []
+        rows = json_value(text, unique_keys) if text.strip() else []
     except ValueError as error:
         raise UserError(f"{source.name} is not JSON: {error}") from None
     if not isinstance(rows, list):
@@ -148,12 +165,22 @@ def _read_json(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[Ro
 
 def _read_separated(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator[Row]:
     texts = decode(read_bytes(raw, source.name, counts), source.name, counts)
-    ended = (f"{line}\n" for line in lines(texts, source.name, _LONGEST_ROW))
+    size = 0
+
+    def ended() -> Iterator[str]:
+        nonlocal size
+        for line in lines(texts, source.name, _LONGEST_ROW):
+            size += len(line)
+            if size > _LONGEST_ROW:
+                raise csv.Error(f"it has more than {_LONGEST_ROW:,} characters")
+            yield f"{line}\n"
+
     csv.field_size_limit(_LONGEST_ROW)
-    rows = csv.reader(ended, dialect=_DIALECTS[source.format], strict=True)
+    rows = csv.reader(ended(), dialect=_DIALECTS[source.format], strict=True)
     header, places, line = list[str](), list[int](), 1
     try:
         for row in rows:
+            size = 0
             where, line = f"{source.name}, line {line}", rows.line_num + 1
             if not row:
                 continue  # an empty line is no row
@@ -175,7 +202,7 @@ def _read_parquet(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator
     import pyarrow as arrow
     from pyarrow import parquet
 
-    with tempfile.TemporaryFile() as plain:
+    with full_disk_named(Path(tempfile.gettempdir())), tempfile.TemporaryFile() as plain:
         # Parquet is read from its end, so what comes as a stream is laid down first.
         for block in read_bytes(raw, source.name, counts):
             plain.write(block)
@@ -191,7 +218,13 @@ def _read_parquet(raw: BinaryIO, source: Source, counts: ReadCounts) -> Iterator
             for field in file.schema_arrow:
                 if field.name in wanted and arrow.types.is_struct(field.type):
                     _require_once(source.name, source.columns, [inner.name for inner in field.type])
-            for batch in file.iter_batches(_ROWS_AT_A_TIME, columns=list(dict.fromkeys(wanted))):
+            rows = _rows_at_a_time(file.metadata)
+            for batch in file.iter_batches(rows, columns=list(dict.fromkeys(wanted))):
+                if batch.nbytes > _BYTES_AT_A_TIME:
+                    raise UserError(
+                        f"{source.name}, row {number + 1} and those behind it have {batch.nbytes:,}"
+                        f" bytes: split the texts"
+                    )
                 for row in batch.to_pylist():
                     number += 1
                     where = f"{source.name}, row {number}"
@@ -220,6 +253,16 @@ def _require_once(where: str, columns: Sequence[str], names: Sequence[str]) -> N
     for column in columns:
         if list(names).count(column) > 1:
             raise UserError(f"{where} has two columns {column!r}: rename one")
+
+
+def _rows_at_a_time(metadata: Any) -> int:
+    """Return how many rows are decoded at once: a dictionary may repeat a large cell in each."""
+    chunks = (
+        metadata.row_group(group).column(column).total_uncompressed_size
+        for group in range(metadata.num_row_groups)
+        for column in range(metadata.num_columns)
+    )
+    return max(1, min(_ROWS_AT_A_TIME, _BYTES_AT_A_TIME // max(1, *chunks, 1)))
 
 
 def _chosen(

@@ -5,13 +5,13 @@ line. They are carried over to documents by counting those characters that are n
 which no cleaning takes away.
 """
 
-import json
 from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from bertwright.errors import UserError
+from bertwright.files import json_value
 from bertwright.text.annotations import among_solid, require_within, stated_annotations
 from bertwright.text.documents import Annotation
 
@@ -28,7 +28,7 @@ def stated_beside(name: str, blocks: Iterable[str]) -> list[Annotation]:
     """
     path = sidecar_of(name)
     try:
-        stated: Any = json.loads(path.read_text(encoding="utf-8"))
+        stated: Any = json_value(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(f"{path} is not a JSON file that can be read: {error}") from None
     known = stated_annotations(stated, str(path))

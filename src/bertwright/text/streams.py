@@ -11,6 +11,12 @@ from bertwright.errors import UserError
 from bertwright.text.documents import ReadCounts, cut_line
 
 _BLOCK = 1 << 18
+_ZSTD_FED = 1 << 10
+"""Bytes that are unpacked at once: four of them may state 128 KB."""
+
+_ZSTD_WINDOW = 1 << 27
+"""Bytes of unpacked text that are kept to look back at, as in zstd's own program."""
+
 _LOOKED_AT = 1 << 16
 _LEAST_LOOKED_AT = 64
 _BINARY_SHARE = 0.3
@@ -146,18 +152,30 @@ def _gunzip(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
 def _unzstd(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
     import zstandard
 
-    unpacker = zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
-    for block in blocks:
-        while block:
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
+    unpacker = decompressor.decompressobj()
+    for fed in _in_parts(blocks, _ZSTD_FED):
+        while fed:
             if unpacker.eof:
-                unpacker = zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
+                unpacker = decompressor.decompressobj()
             try:
-                yield unpacker.decompress(block)
+                yield from _in_parts([unpacker.decompress(fed)], _BLOCK)
             except zstandard.ZstdError as error:
+                if "memory" in str(error):
+                    raise UserError(
+                        f"{name} needs more than {_ZSTD_WINDOW >> 20} MB of memory to unpack: "
+                        f"unpack it with zstd -d --long=31"
+                    ) from None
                 raise UserError(f"{name} is damaged ({error}): fetch it again") from None
-            block = unpacker.unused_data
+            fed = unpacker.unused_data
     if not unpacker.eof:
         raise UserError(f"{name} is cut short: its zstd data do not end; fetch it again")
+
+
+def _in_parts(blocks: Iterable[bytes], size: int) -> Iterator[bytes]:
+    for block in blocks:
+        for start in range(0, len(block), size):
+            yield block[start : start + size]
 
 
 _UNPACKERS: dict[bytes, Callable[[Iterator[bytes], str], Iterator[bytes]]] = {

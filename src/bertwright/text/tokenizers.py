@@ -15,7 +15,7 @@ from pydantic import Field
 
 from bertwright.axes import Choice
 from bertwright.errors import UserError
-from bertwright.files import write_text
+from bertwright.files import json_value, write_text
 from bertwright.text.characters import healed
 from bertwright.text.marks import WORD_START, mark_pieces
 
@@ -147,7 +147,7 @@ class Tokenizer:
             raise UserError(f"{file} is not a tokenizer: {error}") from None
         about = folder / ABOUT
         try:
-            known = json.loads(about.read_text("utf-8")) if about.is_file() else {}
+            known = json_value(about.read_text("utf-8")) if about.is_file() else {}
             return cls(backend, known.get("roles"))
         except ValueError as error:
             raise UserError(f"{about} is damaged ({error}): copy it again") from None

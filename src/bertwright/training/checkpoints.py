@@ -19,7 +19,7 @@ from typing import Any
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from bertwright.files import atomic_folder
+from bertwright.files import atomic_folder, json_value
 
 Groups = Mapping[str, Mapping[str, Tensor]]
 """Named tensors by group: ``{"parameters": {...}, "optimiser": {...}}``."""
@@ -99,8 +99,8 @@ class Checkpoints:
 def open_whole(path: Path) -> Checkpoint | None:
     """The checkpoint in a folder; None where it is damaged, or none."""
     try:
-        manifest = json.loads((path / "manifest.json").read_text())
-        state = json.loads((path / "state.json").read_text())
+        manifest = json_value((path / "manifest.json").read_text())
+        state = json_value((path / "state.json").read_text())
         if _checksums(path) != manifest["files"]:
             return None
     except (OSError, ValueError, KeyError):
@@ -110,7 +110,7 @@ def open_whole(path: Path) -> Checkpoint | None:
 
 def _score(path: Path) -> float | None:
     try:
-        return json.loads((path / "manifest.json").read_text())["score"]
+        return json_value((path / "manifest.json").read_text())["score"]
     except (OSError, ValueError, KeyError):
         return None
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from bertwright.files import full_disk_named, write_text
+from bertwright.files import full_disk_named, json_value, write_text
 from bertwright.training.clock import Clock, Place
 from bertwright.training.reporting import Reporter, Speed, StepReport, figure_name
 
@@ -77,7 +77,7 @@ def read_metrics(file: Path) -> list[dict[str, Any]]:
     lines: list[dict[str, Any]] = []
     for text in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
         try:
-            lines.append(json.loads(text))
+            lines.append(json_value(text))
         except ValueError:
             break
     return lines

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertwright.compression.transfer.texts import example_of, line_of
-from bertwright.files import full_disk_named
+from bertwright.files import full_disk_named, json_value
 from bertwright.tasks.answers import Floats
 from bertwright.tasks.distant import Distant, DistantPart, OnDemand
 from bertwright.tasks.fine_tuned import FineTuned
@@ -192,7 +192,7 @@ def _whole_chunks(file: Path) -> list[Chunk]:
     found: list[Chunk] = []
     for line in file.read_bytes().split(b"\n")[:-1]:
         try:
-            found.append(Chunk(**json.loads(line)))
+            found.append(Chunk(**json_value(line.decode())))
         except (ValueError, TypeError):
             break
     return found

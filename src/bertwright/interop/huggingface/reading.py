@@ -1,6 +1,5 @@
 """From a Hugging Face folder to a model of ours."""
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from pydantic import ValidationError
 
 from bertwright.axes import ReadingPrecision, explain
 from bertwright.errors import UserError
+from bertwright.files import json_value
 from bertwright.interop.huggingface.families import FAMILIES
 from bertwright.interop.huggingface.family import Config, Family
 from bertwright.interop.huggingface.purposes import (
@@ -186,7 +186,7 @@ def read_config(folder: Path) -> Config:
             f"NAME --local-dir {folder}')"
         )
     try:
-        config: Any = json.loads(file.read_text(encoding="utf-8"))
+        config: Any = json_value(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise UserError(f"{file} is not JSON ({error}): copy it again") from error
     return config if isinstance(config, dict) else {}

@@ -9,6 +9,7 @@ import tokenizers as library
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from bertwright.errors import UserError
+from bertwright.files import json_value
 from bertwright.interop.huggingface.tokenizer_checks import (
     know_named,
     require_added,
@@ -400,7 +401,7 @@ def read_json(folder: Path, name: str = CONFIG) -> Any:
     """What a file of JSON says; nothing where there is none. Errors: UserError where it is none."""
     file = folder / name
     try:
-        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        return json_value(file.read_text(encoding="utf-8")) if file.is_file() else {}
     except ValueError as error:
         raise UserError(f"{file} is not JSON ({error}): copy it again") from None
 

@@ -1,11 +1,11 @@
 """The tensors of a stock folder: from one file or several, by today's names, each once."""
 
-import json
 from pathlib import Path
 
 import torch
 
 from bertwright.errors import UserError
+from bertwright.files import json_value
 from bertwright.interop.huggingface.family import Config, Family
 from bertwright.interop.huggingface.purposes import BARE
 from bertwright.interop.huggingface.renaming import Tensors
@@ -26,7 +26,7 @@ def read_weights(folder: Path) -> Tensors:
     index = folder / INDEX
     if index.is_file():
         try:
-            stated = json.loads(index.read_text(encoding="utf-8"))
+            stated = json_value(index.read_text(encoding="utf-8"))
             names = sorted(set(stated["weight_map"].values()))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{index} is damaged ({error}): copy it again") from None

@@ -9,13 +9,13 @@ import json
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from bertwright.errors import UserError
-from bertwright.files import require_file
+from bertwright.files import json_value, require_file
 from bertwright.text.characters import healed
 
 STANDARD_INPUT = Path("-")
@@ -23,6 +23,13 @@ STANDARD_INPUT = Path("-")
 Line = tuple[str, str]
 """Where a line stands, for messages, and its text."""
 
+LONGEST_LINE = 1 << 25
+"""Bytes of one line, which is one example."""
+
+LONGEST_FILE = 1 << 29
+"""Bytes of a file that is read whole."""
+
+_BLOCK = 1 << 20
 _BYTE_ORDER_MARK = "\ufeff"
 _DAMAGE = (gzip.BadGzipFile, EOFError, zlib.error)
 
@@ -39,7 +46,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     number = 0
     try:
         with _opened(path) as opened:
-            for number, line in enumerate(opened, start=1):
+            for number, line in enumerate(_bounded(opened, name), start=1):
                 text = line.decode("utf-8").removesuffix("\n").removesuffix("\r")
                 yield number, text.removeprefix(_BYTE_ORDER_MARK) if number == 1 else text
     except UnicodeDecodeError as error:
@@ -58,17 +65,46 @@ def located_lines(path: Path) -> Iterator[Line]:
     return ((f"{name} line {number}", line) for number, line in read_lines(path))
 
 
+def _bounded(opened: BinaryIO, name: str) -> Iterator[bytes]:
+    """Yield lines with their ends; UserError for one that is longer than any text."""
+    number = 0
+    while line := opened.readline(LONGEST_LINE + 1):
+        number += 1
+        if len(line) > LONGEST_LINE:
+            raise UserError(f"{name} line {number} has more than {LONGEST_LINE:,} bytes: split it")
+        yield line
+
+
 def whole_text(path: Path) -> str:
-    """All of a UTF-8 file, with errors as of :func:`read_lines`."""
-    return "\n".join(line for _, line in read_lines(path))
+    """Return all of a UTF-8 file, with errors as of :func:`read_lines`."""
+    name, content = name_of(path), bytearray()
+    if path != STANDARD_INPUT:
+        require_file(path)
+    try:
+        with _opened(path) as opened:
+            while block := opened.read(_BLOCK):
+                content += block
+                if len(content) > LONGEST_FILE:
+                    raise UserError(
+                        f"{name} has more than {LONGEST_FILE:,} bytes, and it is read whole: "
+                        f"split it"
+                    )
+        return content.decode("utf-8").removeprefix(_BYTE_ORDER_MARK).replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{name} line {line}: a byte is not UTF-8: convert it to UTF-8") from error
+    except _DAMAGE as error:
+        raise UserError(f"{name} is damaged or cut short ({error}): fetch it again") from error
 
 
 def json_object(where: str, line: str) -> dict[str, Any]:
     """The JSON object on a line; UserError, which says ``where``, for anything else."""
     try:
-        row = json.loads(line, object_pairs_hook=lambda pairs: _once_each(where, pairs))
+        row = json_value(line, lambda pairs: _once_each(where, pairs))
     except json.JSONDecodeError as error:
         raise UserError(f"{where} is not JSON: {error.msg} (character {error.colno})") from error
+    except ValueError as error:
+        raise UserError(f"{where} is not JSON that can be read: {error}") from error
     if not isinstance(row, dict):
         raise UserError(f"{where}: expected a JSON object, found {type(row).__name__}")
     return writable(line, row)
@@ -95,10 +131,10 @@ def name_of(path: Path) -> str:
     return "standard input" if path == STANDARD_INPUT else str(path)
 
 
-def _opened(path: Path) -> AbstractContextManager[Iterable[bytes]]:
+def _opened(path: Path) -> AbstractContextManager[BinaryIO]:
     if path == STANDARD_INPUT:
         return nullcontext(sys.stdin.buffer)
-    return gzip.open(path, "rb") if _is_gzip(path) else open(path, "rb")
+    return cast(BinaryIO, gzip.open(path, "rb")) if _is_gzip(path) else open(path, "rb")
 
 
 def suffix_of(path: Path) -> str:

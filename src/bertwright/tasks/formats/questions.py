@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bertwright.errors import UserError
+from bertwright.files import json_value
 from bertwright.tasks.formats.examples import Question
 from bertwright.tasks.formats.lines import whole_text, writable
 from bertwright.tasks.formats.reader import Reader
@@ -42,9 +43,11 @@ def json_of(path: Path) -> Any:
     """What a JSON file holds, plain or gzipped; UserError where it is none."""
     text = whole_text(path)
     try:
-        return writable(text, json.loads(text))
+        return writable(text, json_value(text))
     except json.JSONDecodeError as error:
         raise UserError(f"{path} line {error.lineno} is not JSON: {error.msg}") from error
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON that can be read: {error}") from error
 
 
 def value_of(where: str, of: Any, key: str, kind: type | tuple[type, ...]) -> Any:
