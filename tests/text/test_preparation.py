@@ -202,7 +202,9 @@ def test_a_kill_leaves_no_data_set_and_no_workers(tmp_path: Path, tokenizer_fold
     (tmp_path / "a.txt").write_text("text")
     arguments = [tmp_path / "a.txt", tmp_path / "data", tokenizer_folder]
     running = subprocess.Popen([sys.executable, "-c", ENDLESS, *arguments])
-    while not list(tmp_path.glob(".data.unfinished-*/train.pieces.bin")) or not children_of(running.pid):
+    while not list(tmp_path.glob(".data.unfinished-*/train.pieces.bin")) or not children_of(
+        running.pid
+    ):
         time.sleep(0.02)
         assert running.poll() is None
     workers = children_of(running.pid)

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from bertwright.errors import UserError
-from bertwright.text.manifest import Counts, LanguageCounts
+from bertwright.text.manifest import Counts, LanguageCounts, piece_type
 from bertwright.text.piece_cache import Encoded
 from bertwright.text.shard_writing import (
     NOTHING,
@@ -15,7 +15,6 @@ from bertwright.text.shard_writing import (
     Beside,
     Holding,
     SplitWriter,
-    piece_type,
     write_manifest,
 )
 from bertwright.text.shards import unigram_entropy
@@ -40,7 +39,7 @@ class DataWriter:
         self._holding = holding
         self._languages: dict[str, int] = {}
         self._writers = {
-            name: SplitWriter(folder, name, piece_type(tokenizer), holding, self._languages)
+            name: SplitWriter(folder, name, piece_type(tokenizer.size), holding, self._languages)
             for name in names
         }
         self._piece_counts = {name: np.zeros(tokenizer.size, dtype=np.int64) for name in names}

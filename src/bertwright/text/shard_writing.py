@@ -1,7 +1,6 @@
 """Writing a data folder, array by array, in constant memory."""
 
 import contextlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -15,17 +14,19 @@ from bertwright.errors import UserError
 from bertwright.text.languages import MOST_LANGUAGES
 from bertwright.text.manifest import (
     MANIFEST,
-    SCHEMA_VERSION,
+    PIECE_COUNTS,
+    RANK_EVERY,
     Counts,
     File,
     LanguageCounts,
     Manifest,
-    PieceType,
     TokenizerIdentity,
+    content_hash,
+    piece_type,
+    shard_name,
 )
 from bertwright.text.marks import DOCUMENT_START, SENTENCE_START, WORD_START
 from bertwright.text.piece_cache import Encoded
-from bertwright.text.shards import PIECE_COUNTS, RANK_EVERY, shard_name
 from bertwright.text.tokenizers import FILE as TOKENIZER_FILE
 from bertwright.text.tokenizers import Tokenizer
 
@@ -216,11 +217,6 @@ class _ArrayFile:
             self._file.close()
 
 
-def piece_type(tokenizer: Tokenizer) -> PieceType:
-    """The smallest type that holds every piece."""
-    return "uint16" if tokenizer.size <= 1 << 16 else "uint32"
-
-
 def write_manifest(
     folder: Path,
     tokenizer: Tokenizer,
@@ -239,9 +235,9 @@ def write_manifest(
         files[name] = File(bytes=len(content), sha256=sha256(content).hexdigest())
     identity = TokenizerIdentity(kind=tokenizer.kind, size=tokenizer.size, hash=tokenizer.hash)
     manifest = Manifest(
-        hash=_content_hash(identity, files, languages),
+        hash=content_hash(identity, files, languages),
         tokenizer=identity,
-        piece_type=piece_type(tokenizer),
+        piece_type=piece_type(tokenizer.size),
         splits={name: counts for name, (counts, _) in splits.items()},
         files=files,
         sources=sources,
@@ -252,17 +248,3 @@ def write_manifest(
     )
     (folder / MANIFEST).write_text(manifest.model_dump_json(indent=1) + "\n")
     return manifest
-
-
-def _content_hash(
-    tokenizer: TokenizerIdentity, files: dict[str, File], languages: tuple[str, ...]
-) -> str:
-    shards = {name: file.sha256 for name, file in files.items() if name != TOKENIZER_FILE}
-    deciding: dict[str, Any] = {
-        "schema": SCHEMA_VERSION,
-        "tokenizer": tokenizer.hash,
-        "shards": shards,
-    }
-    if languages:
-        deciding["languages"] = languages
-    return sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()

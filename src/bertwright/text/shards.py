@@ -21,7 +21,6 @@ there are dialogues ``turn_starts``, int64, and ``turn_speakers``, uint8, one a 
 are kept ``capitals``, int64, the pieces at which a word with a capital letter starts.
 """
 
-import json
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -34,16 +33,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertwright.errors import UserError
-from bertwright.text.manifest import MANIFEST, File, Manifest, damaged, read_manifest
+from bertwright.files import parse_json, read_text
+from bertwright.text.consistency import (
+    check_arrays,
+    check_manifest,
+    check_starts,
+    check_tokenizer,
+    read_piece_counts,
+)
+from bertwright.text.manifest import (
+    MANIFEST,
+    PIECE_COUNTS,
+    RANK_EVERY,
+    File,
+    Manifest,
+    damaged,
+    read_manifest,
+    shard_name,
+)
 from bertwright.text.marks import WORD_START
 from bertwright.text.occurrences import Occurrences
+from bertwright.text.splitting import TRAIN
 from bertwright.text.tokenizers import Tokenizer
 
 REPORT = "report.json"
-PIECE_COUNTS = "piece_counts.npy"
-RANK_EVERY = 1024
 CHECKED_AT_OPENING = 1 << 30
-"""Checksums of a larger data set (in bytes) are left to :meth:`Data.check`; sizes never are."""
+"""What a larger data set (in bytes) holds is left to :meth:`Data.check`; sizes never are."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +102,7 @@ class Split:
         self._pieces = array("pieces", manifest.piece_type)
         self._marks = array("marks", "uint8")
         self._word_bytes = array("word_bytes", "uint16")
-        self._words_before = array("words_before", "int64")
+        self.words_before: NDArray[np.int64] = array("words_before", "int64")
         self.document_starts: NDArray[np.int64] = array("documents", "int64")
         """(num_documents + 1,) positions in pieces; the last is ``num_pieces``."""
         self.sentence_starts: NDArray[np.int64] = array("sentences", "int64")
@@ -183,7 +198,7 @@ class Split:
     def _num_words_before(self, position: int) -> int:
         block = position // RANK_EVERY
         since = self._marks[block * RANK_EVERY : position] & WORD_START
-        before = self._words_before[block] if block < len(self._words_before) else 0
+        before = self.words_before[block] if block < len(self.words_before) else 0
         return int(before) + int(np.count_nonzero(since))
 
 
@@ -197,9 +212,10 @@ class Data:
 
     @classmethod
     def open(cls, path: Path | str) -> "Data":
-        """Open a data folder; its sizes are checked, and its checksums where that is quick.
+        """Open a data folder; its sizes are checked, and its content where that is quick.
 
-        Errors: UserError where there is no whole data set, naming the file that is damaged.
+        Errors: UserError where there is no whole data set, naming the file that is damaged or says
+        otherwise than the others.
         """
         folder = Path(path)
         file = folder / MANIFEST
@@ -215,21 +231,35 @@ class Data:
             )
         data = cls(folder, read_manifest(file))
         files = data.manifest.files
-        quick = sum(file.bytes for file in files.values()) <= CHECKED_AT_OPENING
+        check_manifest(file, data.manifest)
         for name, expected in files.items():
             _check_size(folder / name, expected)
-        if quick:
+        if sum(file.bytes for file in files.values()) <= CHECKED_AT_OPENING:
             data.check()
+            return data
+        check_tokenizer(folder, data.manifest, data.tokenizer)
+        for name in data.manifest.splits:
+            check_starts(folder, data.split(name))
         return data
 
     def check(self) -> None:
-        """Read every file and compare it with its checksum; UserError names the damaged one."""
+        """Read every file, and compare it with its checksum and with what the others say.
+
+        Errors: UserError that names the damaged one.
+        """
         for name, expected in self.manifest.files.items():
             _check_size(self.path / name, expected)
             with open(self.path / name, "rb") as opened:
                 digest = file_digest(opened, "sha256").hexdigest()
             if digest != expected.sha256:
                 raise damaged(self.path / name, "its checksum differs")
+        check_tokenizer(self.path, self.manifest, self.tokenizer)
+        for name in self.manifest.splits:
+            split = self.split(name)
+            check_starts(self.path, split)
+            found = check_arrays(self.path, split, self.manifest.tokenizer.size)
+            if name == TRAIN and not np.array_equal(found, self.piece_counts):
+                raise damaged(self.path / PIECE_COUNTS, "the training split has other pieces")
 
     def split(self, name: str) -> Split:
         """The split of that name, ``train`` or ``heldout``."""
@@ -248,23 +278,19 @@ class Data:
     @cached_property
     def piece_counts(self) -> NDArray[np.int64]:
         """(V,) how often each piece stands in the training split."""
-        return np.load(self.path / PIECE_COUNTS)
+        return read_piece_counts(self.path / PIECE_COUNTS, self.manifest.tokenizer.size)
 
     @cached_property
     def report(self) -> dict[str, Any]:
         """What preparation counted and measured."""
-        return json.loads((self.path / REPORT).read_text())
+        file = self.path / REPORT
+        return parse_json(read_text(file), str(file), "prepare the data again")
 
 
 def unigram_entropy(piece_counts: NDArray[np.int64]) -> float:
     """The entropy, in nats, of a piece drawn by its frequency: what knowing no context costs."""
     share = piece_counts[piece_counts > 0] / piece_counts.sum()
     return float(-(share * np.log(share)).sum())
-
-
-def shard_name(split: str, array: str) -> str:
-    """The file of one array of a split."""
-    return f"{split}.{array}.bin"
 
 
 def _mapped(file: Path, dtype: str) -> NDArray[Any]:
