@@ -22,6 +22,9 @@ from pydantic_core import CoreSchema, core_schema
 
 from bertwright.errors import UserError
 
+LARGEST = (1 << 63) - 1
+"""The largest whole number of any setting: what 64 bits hold."""
+
 
 def _dump(choice: BaseModel) -> dict[str, Any]:
     return choice.model_dump(mode="json", by_alias=True)
@@ -41,9 +44,11 @@ class Settings(BaseModel):
         if isinstance(settings, dict):
             fields = cls.model_fields
             known = {field.alias or name for name, field in fields.items()}
-            for key in settings:
+            for key, value in settings.items():
                 if key not in known and key not in fields:
                     raise ValueError(f"has no key {quoted(key)}{did_you_mean(str(key), known)}")
+                if isinstance(value, int) and abs(value) > LARGEST:
+                    raise ValueError(f"{key} must lie between -{LARGEST:,} and {LARGEST:,}")
         return settings
 
     def changed(self, what: str, **settings: Any) -> Self:
@@ -127,10 +132,11 @@ LONGEST = 200
 
 
 def quoted(given: object) -> str:
-    """What was given, as a sentence says it again."""
-    if isinstance(given, str) and len(given) > LONGEST:
-        return f"{given[:LONGEST]!r}..."
-    return repr(given)
+    """Return a value that was read, as a sentence repeats it."""
+    if isinstance(given, str):
+        return f"{given[:LONGEST]!r}..." if len(given) > LONGEST else repr(given)
+    shown = repr(given)
+    return f"{shown[:LONGEST]}..." if len(shown) > LONGEST else shown
 
 
 def did_you_mean(wrong: str, known: Iterable[str], listed: Iterable[str] | None = None) -> str:
@@ -156,10 +162,10 @@ _SENTENCES = {
     "string_type": "must be text",
     "literal_error": "must be {expected}",
     "finite_number": "must be a finite number",
-    "greater_than": "must be more than {gt:g}",
-    "greater_than_equal": "must be {ge:g} or more",
-    "less_than": "must be less than {lt:g}",
-    "less_than_equal": "must be {le:g} or less",
+    "greater_than": "must be more than {gt}",
+    "greater_than_equal": "must be {ge} or more",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be {le} or less",
     "too_short": "must hold {min_length} or more",
     "too_long": "must hold {max_length} at most",
 }
@@ -177,8 +183,15 @@ def sentence_of(error: Mapping[str, Any], what: str) -> str:
     path = ".".join(part for part in parts if not part.startswith(("literal[", "dict[")))
     message = error["msg"].removeprefix("Value error, ")
     if (sentence := _SENTENCES.get(error["type"])) is not None:
-        message = f"{sentence.format(**error.get('ctx', {}))}, not {quoted(error['input'])}"
+        limits = {name: _written(limit) for name, limit in error.get("ctx", {}).items()}
+        message = f"{sentence.format(**limits)}, not {quoted(error['input'])}"
     return ": ".join(part for part in (what, path, message) if part)
+
+
+def _written(limit: Any) -> Any:
+    if isinstance(limit, int | float):
+        return f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"
+    return limit
 
 
 Precision = Literal["float32", "bf16"]

@@ -232,7 +232,7 @@ def test_settings_of_a_foreign_folder_are_kept(
         ("config_sentence_transformers.json", {"prompts": ["x"]}, "prompts: must be a mapping"),
         ("2_Normalize/config.json", {"module_input_name": "token_embeddings"}, "states of tokens"),
         ("modules.json", [{"type": "m.Normalize"}, {"type": "m.Pooling"}], "in this order"),
-        ("modules.json", {"0": "Transformer"}, "no list of modules"),
+        ("modules.json", {"0": "Transformer"}, "no JSON list"),
     ],
 )
 def test_settings_that_cannot_be_kept_are_refused(

@@ -29,7 +29,7 @@ class Sharing(Settings):
 
     what: Literal["all", "attention", "feed-forward"] = "all"
     begins: Begins = "mean"
-    narrower: int | None = Field(default=None, ge=2)
+    narrower: int | None = Field(default=None, ge=2, le=65_536)
 
     def of(self, model: TextModel) -> TextModel:
         """An encoder that begins as another, without its heads where its tables are narrower.

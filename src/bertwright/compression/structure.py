@@ -38,7 +38,7 @@ class Removing(Settings):
 
     heads: float = Field(default=0.0, ge=0, lt=1)
     units: float = Field(default=0.0, ge=0, lt=1)
-    examples: int = Field(default=512, ge=1)
+    examples: int = Field(default=512, ge=1, le=1 << 24)
 
     def left_of(self, model: FineTuned, examples: Examples) -> FineTuned:
         """What is left of a model; UserError where nothing can be taken from such an encoder."""

@@ -21,8 +21,8 @@ class Adaptive(EmbeddingChoice):
     """
 
     kind: Literal["adaptive"] = "adaptive"
-    cutoffs: tuple[int, ...]
-    narrower: int = Field(default=4, ge=2)
+    cutoffs: tuple[int, ...] = Field(max_length=64)
+    narrower: int = Field(default=4, ge=2, le=65_536)
 
     one_table: ClassVar[bool] = False
 

@@ -25,7 +25,7 @@ class Bottleneck(Settings):
     1). Within it may be wider than without, as in the teacher there.
     """
 
-    width: int = Field(default=128, ge=1)
+    width: int = Field(default=128, ge=1, le=65_536)
     shared: bool = True
 
     def operations(self, outer: int) -> float:

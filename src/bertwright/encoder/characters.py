@@ -1,6 +1,6 @@
 """Pieces by their characters: a convolution over the spelling of each (Kim et al. 2016)."""
 
-from typing import ClassVar, Literal, Self, cast
+from typing import Annotated, ClassVar, Literal, Self, cast
 
 import numpy as np
 import torch
@@ -18,6 +18,9 @@ OPEN = -2.0
 """Added to the gate of a highway, so that it begins by letting nearly all of its input through."""
 
 
+FilterSize = Annotated[int, Field(ge=1, le=65_536)]
+
+
 class Characters(EmbeddingChoice):
     """Filters over the characters of a piece, the largest answer of each, highways, a projection
     (Jozefowicz et al. 2016; the sizes are those of Peters et al. 2018).
@@ -27,13 +30,14 @@ class Characters(EmbeddingChoice):
     """
 
     kind: Literal["characters"] = "characters"
-    longest: int = Field(default=50, ge=3)
-    character_width: int = Field(default=16, ge=1)
-    filters: tuple[tuple[int, int], ...] = (
-        *((1, 32), (2, 32), (3, 64), (4, 128)),
-        *((5, 256), (6, 512), (7, 1024)),
+    longest: int = Field(default=50, ge=3, le=1_024)
+    character_width: int = Field(default=16, ge=1, le=65_536)
+    filters: tuple[tuple[FilterSize, FilterSize], ...] = Field(
+        default=((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024)),
+        min_length=1,
+        max_length=64,
     )
-    highways: int = Field(default=2, ge=0)
+    highways: int = Field(default=2, ge=0, le=64)
 
     one_table: ClassVar[bool] = False
 

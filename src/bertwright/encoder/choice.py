@@ -47,7 +47,7 @@ EMBEDDINGS = (Pieces, Factorised, Trigrams, Adaptive, Characters)
 class EncoderChoice(Settings):
     """The axes of an encoder; the defaults are those of BERT."""
 
-    width: int = Field(default=768, ge=1)
+    width: int = Field(default=768, ge=1, le=65_536)
     depth: Depth = Stack()
     embeddings: EmbeddingChoice = Pieces()
     positions: Positions = Learned()
@@ -61,7 +61,7 @@ class EncoderChoice(Settings):
     dropout: Dropout = 0.0
     initialisation: Initialisation = Published()
     cut: Cut | None = None
-    memory: int = Field(default=0, ge=0)
+    memory: int = Field(default=0, ge=0, le=1 << 20)
     """How many places before a row are remembered from the step before; 1 where a recurrent mixer
     goes on from what it has come to."""
 

@@ -1,12 +1,14 @@
 """What is left of blocks from which heads and units were taken."""
 
+from typing import Annotated
+
 from pydantic import Field, field_validator
 
 from bertwright.axes import Settings
 from bertwright.encoder.feed_forward import FeedForward
 from bertwright.encoder.mixers import AttentionChoice, Mixer
 
-Sizes = tuple[int, ...]
+Sizes = tuple[Annotated[int, Field(ge=0, le=1 << 20)], ...]
 
 
 class Cut(Settings):

@@ -27,7 +27,7 @@ class DecoderChoice(Settings):
     for the same, and the ``order`` of the sublayers of a block. Its places see those before them,
     and are of no segment and no task."""
 
-    layers: int | None = Field(default=None, ge=1)
+    layers: int | None = Field(default=None, ge=1, le=1_024)
     order: str = "scf"
     positions: Positions | None = None
     mixer: AttentionChoice | None = None

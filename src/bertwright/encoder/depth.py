@@ -19,9 +19,9 @@ class Depth(Choice):
     """
 
     sharing: Literal["none", "all", "attention", "feed-forward"] = "none"
-    groups: int = Field(default=1, ge=1)
+    groups: int = Field(default=1, ge=1, le=1_024)
     drop: float = Field(default=0.0, ge=0.0, lt=1.0)
-    every: int = Field(default=1, ge=1)
+    every: int = Field(default=1, ge=1, le=1_024)
 
     runs_all: ClassVar[bool] = True
     """Whether every block runs for every place, but for those that are dropped."""
@@ -58,7 +58,7 @@ def _known(order: str) -> str:
 class Repeated(Depth):
     """``layers`` times the same block: attention, then feed-forward, or another ``order``."""
 
-    layers: int = Field(default=12, ge=1)
+    layers: int = Field(default=12, ge=1, le=1_024)
     order: str = "sf"
 
     @field_validator("order")
@@ -115,7 +115,7 @@ class Sandwich(Depth):
     """
 
     kind: Literal["sandwich"] = "sandwich"
-    layers: int = Field(default=16, ge=1)
+    layers: int = Field(default=16, ge=1, le=1_024)
     outside: float = Field(default=0.375, ge=0.0, le=1.0)
 
     def orders(self) -> list[str]:

@@ -26,9 +26,9 @@ class EmbeddingChoice(Choice):
     Transformer-XL); ``asking`` has a learned vector for places that ask (XLNet); ``row_dropout`` is
     the rate at which pieces are dropped for a whole step (Merity et al. 2018)."""
 
-    segments: int = Field(default=0, ge=0)
-    languages: tuple[str, ...] = ()
-    tasks: int = Field(default=0, ge=0)
+    segments: int = Field(default=0, ge=0, le=1_024)
+    languages: tuple[str, ...] = Field(default=(), max_length=65_536)
+    tasks: int = Field(default=0, ge=0, le=1_024)
     norm: bool = True
     scaled: bool = False
     asking: bool = False
@@ -74,7 +74,7 @@ class Factorised(EmbeddingChoice):
     """
 
     kind: Literal["factorised"] = "factorised"
-    width: int = Field(default=128, ge=1)
+    width: int = Field(default=128, ge=1, le=65_536)
 
     def table_width(self, width: int) -> int:
         return self.width
@@ -91,7 +91,7 @@ class Trigrams(EmbeddingChoice):
     """
 
     kind: Literal["trigrams"] = "trigrams"
-    width: int = Field(default=128, ge=1)
+    width: int = Field(default=128, ge=1, le=65_536)
 
     reads_neighbours: ClassVar[bool] = True
 

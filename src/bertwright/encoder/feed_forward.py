@@ -25,8 +25,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class FeedForward(Choice):
     """The axis. The inner width is ``width``, or else ``expansion`` times that of the model."""
 
-    width: int | None = Field(default=None, ge=1)
-    expansion: float = Field(default=4.0, gt=0)
+    width: int | None = Field(default=None, ge=1, le=1 << 20)
+    expansion: float = Field(default=4.0, gt=0, le=1_024)
     bias: bool = True
 
     activation: ClassVar[Activation] = "gelu"

@@ -10,8 +10,8 @@ class Local(Settings):
     """All blocks but every ``every``-th, counted from the first, see ``window`` places to each side
     (Warner et al. 2024). ``base`` is that of their rotary angles; None leaves it as it is."""
 
-    every: int = Field(default=3, ge=2)
-    window: int = Field(default=64, ge=1)
+    every: int = Field(default=3, ge=2, le=1_024)
+    window: int = Field(default=64, ge=1, le=1 << 20)
     base: float | None = None
 
     def holds(self, block: int) -> bool:

@@ -41,7 +41,7 @@ class Plain(Residual):
     on; before it they are what was written (1 in ELMo)."""
 
     kind: Literal["plain"] = "plain"
-    start: int = Field(default=0, ge=0)
+    start: int = Field(default=0, ge=0, le=1_024)
 
     def join(self, block: int) -> Join:
         return added if block >= self.start else replaced

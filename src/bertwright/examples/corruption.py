@@ -21,7 +21,7 @@ class Corruption(Choice):
     """
 
     when: Literal["dynamic", "static"] = "dynamic"
-    copies: int = Field(default=10, ge=1)
+    copies: int = Field(default=10, ge=1, le=65_536)
 
     def visit(self, epoch: Counters) -> Counters:
         """The epoch that ``epoch`` repeats; rows must be assembled at this one, too."""

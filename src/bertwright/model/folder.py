@@ -18,12 +18,16 @@ from torch import Tensor, nn
 from bertwright.axes import explain
 from bertwright.errors import UserError
 from bertwright.files import atomic_file, write_text
+from bertwright.model.finite import require_finite
 from bertwright.model.grids import Grid
 from bertwright.model.model import Model
 from bertwright.model.packing import stored, unpacked
 from bertwright.recipes import Recipe
 from bertwright.recipes.loading import read_yaml
 from bertwright.text.tokenizers import Tokenizer
+
+_DAMAGE = (SafetensorError, LookupError, TypeError, ValueError, AttributeError, RuntimeError)
+"""What is raised by a file that is cut short, or whose description of its tensors is wrong."""
 
 RECIPE, WEIGHTS, TRAINING, CARD = "recipe.yaml", "model.safetensors", "training.json", "README.md"
 
@@ -91,7 +95,6 @@ def filled(recipe: Recipe, vocabulary_size: int, tensors: dict[str, Tensor], ori
     """A model of these parameters; UserError that names their origin where others are needed."""
     with torch.device("meta"):
         model = Model(recipe, vocabulary_size)
-    make_room(model)
     fill(model, tensors, origin)
     return model.eval()
 
@@ -121,31 +124,46 @@ def load_recipe(folder: Path) -> Recipe:
 
 @torch.no_grad()
 def fill(module: nn.Module, tensors: dict[str, Tensor], origin: str) -> None:
-    """Fill the parameters and the buffers of a module; UserError that names the origin where others
-    are needed."""
+    """Fill the parameters and the buffers of a module, which may have shapes only so far.
+
+    Errors: UserError that names the origin where other names, shapes or kinds of numbers are
+    needed; nothing is allocated before.
+    """
     wanted = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     if odd := sorted(wanted.keys() ^ tensors.keys()):
         if odd[0] in wanted:
             raise UserError(f"{origin} lacks the parameter {odd[0]}, which the recipe asks for")
         raise UserError(f"{origin} holds the parameter {odd[0]}, which the recipe does not have")
     for name, parameter in wanted.items():
-        if parameter.shape != tensors[name].shape:
-            here, there = tuple(parameter.shape), tuple(tensors[name].shape)
+        tensor = tensors[name]
+        if parameter.shape != tensor.shape:
+            here, there = tuple(parameter.shape), tuple(tensor.shape)
             raise UserError(f"{origin}: {name} has shape {there}, the recipe asks for {here}")
+        if parameter.is_floating_point() != tensor.is_floating_point():
+            here, there = (str(t.dtype).removeprefix("torch.") for t in (parameter, tensor))
+            raise UserError(f"{origin}: {name} holds {there} numbers, the recipe asks for {here}")
+    if any(parameter.is_meta for parameter in wanted.values()):
+        make_room(module)
+        wanted = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    for name, parameter in wanted.items():
         parameter.copy_(tensors[name])
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, packed ones as weights; UserError where it is missing or
-    cut short."""
+    """Return the tensors of a safetensors file, packed ones as weights.
+
+    Errors: UserError where it is missing or cut short, or holds NaN or infinity.
+    """
     if not path.is_file():
         raise UserError(f"{path} is missing: only safetensors weights are read")
     try:
         with safe_open(str(path), "pt") as file:
             about: dict[str, str] = file.metadata() or {}
-        return unpacked(load_file(str(path)), about)
-    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        tensors = unpacked(load_file(str(path)), about)
+    except _DAMAGE as error:
         raise UserError(f"{path} is damaged ({error}): copy it again") from error
+    require_finite(tensors, path)
+    return tensors
 
 
 def model_card(model: Model, tokenizer: Tokenizer, training: Mapping[str, Any]) -> str:

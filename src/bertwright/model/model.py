@@ -20,6 +20,7 @@ from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import Visibility
 from bertwright.examples.batches import Batch
 from bertwright.examples.questions import Question
+from bertwright.model.memory import require_memory
 from bertwright.objectives.generated import Generator
 from bertwright.objectives.objective import (
     Asked,
@@ -113,8 +114,11 @@ class Model(nn.Module):
         """A model with its parameters drawn from the recipe's seed.
 
         Where the vectors of pieces are made of their characters the tokenizer says how they are
-        written; without one they are written as their numbers.
+        written; without one they are written as their numbers. Errors: UserError for a model that
+        is larger than the memory of this machine.
         """
+        with torch.device("meta"):
+            require_memory(Model(recipe, vocabulary_size), f"recipe {recipe.name}")
         model = Model(recipe, vocabulary_size)
         initialise(model, recipe.encoder.initialisation, recipe.seed)
         if tokenizer is not None:

@@ -30,8 +30,8 @@ class AdaptiveSoftmax(OutputChoice):
 
     kind: Literal["adaptive"] = "adaptive"
     transform: bool = False
-    cutoffs: tuple[int, ...]
-    narrower: int | None = Field(default=None, ge=1)
+    cutoffs: tuple[int, ...] = Field(max_length=64)
+    narrower: int | None = Field(default=None, ge=1, le=65_536)
 
     @field_validator("cutoffs")
     @classmethod

@@ -35,8 +35,8 @@ class Generated(Hiding):
 
     kind: Literal["generated"] = "generated"
     corruption: Corruption = Replace(mask=0.85, random=0.0, keep=0.15)
-    width: float = Field(default=0.25, gt=0.0)
-    layers: int | None = Field(default=None, ge=1)
+    width: float = Field(default=0.25, gt=0.0, le=64)
+    layers: int | None = Field(default=None, ge=1, le=1_024)
 
     shares_table: ClassVar[bool] = True
     rewrites: ClassVar[bool] = True

@@ -150,7 +150,7 @@ class Objective(Choice):
 
     weight: Value = Constant(value=1.0)
     share: float | None = Field(default=None, gt=0.0)
-    task: int | None = Field(default=None, ge=0)
+    task: int | None = Field(default=None, ge=0, le=1_024)
 
     reads_documents: ClassVar[bool] = False
     """Whether its answers depend on what of their documents is not in the rows."""

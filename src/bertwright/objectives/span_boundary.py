@@ -29,8 +29,8 @@ class SpanBoundary(Objective):
     kind: Literal["span-boundary"] = "span-boundary"
     shares_table: ClassVar[bool] = True
     of: str = "masked"
-    longest: int = Field(default=20, ge=1)
-    position_width: int = Field(default=200, ge=1)
+    longest: int = Field(default=20, ge=1, le=65_536)
+    position_width: int = Field(default=200, ge=1, le=65_536)
 
     def misplaced(
         self, before: Mapping[str, Objective], behind: Mapping[str, Objective]

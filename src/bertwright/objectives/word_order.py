@@ -23,7 +23,7 @@ class WordOrder(Objective):
     """
 
     kind: Literal["word-order"] = "word-order"
-    size: int = Field(default=3, ge=2)
+    size: int = Field(default=3, ge=2, le=64)
     rate: float = Field(default=0.05, gt=0.0, lt=1.0)
 
     names_pieces: ClassVar[bool] = True

@@ -24,6 +24,9 @@ from bertwright.text.tokenizers import TokenizerChoice
 
 Pooling = Literal["mean", "cls"]
 
+MAX_BATCH_TOKENS = 1 << 26
+"""Tokens of one step, which are laid out in memory at once."""
+
 
 class Text(Settings):
     """What text becomes before it is assembled."""
@@ -42,7 +45,7 @@ class Vectors(Settings):
     """
 
     pooling: Pooling = "mean"
-    longest: int | None = Field(default=None, ge=1)
+    longest: int | None = Field(default=None, ge=1, le=1 << 20)
     normalise: bool = False
     prompts: dict[str, str] = Field(default_factory=dict[str, str])
     default_prompt_name: str | None = None
@@ -78,11 +81,11 @@ class Phase(Settings):
     """
 
     share: float = Field(default=1.0, gt=0)
-    length: int | None = Field(default=None, ge=8)
-    batch: float = Field(default=1.0, gt=0)
+    length: int | None = Field(default=None, ge=8, le=1 << 20)
+    batch: float = Field(default=1.0, gt=0, le=65_536)
     depth: float = Field(default=1.0, gt=0.0, le=1.0)
     dropout: Value = Constant(value=1.0)
-    trained: int | None = Field(default=None, ge=1)
+    trained: int | None = Field(default=None, ge=1, le=1_024)
     objectives: dict[str, dict[str, Any]] | None = None
 
     @field_validator("dropout")
@@ -112,12 +115,12 @@ class Recipe(Settings):
     vectors: Vectors = Vectors()
     pooler: bool = False
     """A dense layer for the first place that no objective has; some published encoders have one."""
-    phases: tuple[Phase, ...] = Field(default=(Phase(),), min_length=1)
+    phases: tuple[Phase, ...] = Field(default=(Phase(),), min_length=1, max_length=4_096)
 
     optimiser: Optimiser = AdamW()
     schedule: Value = Warmup()
     batch_tokens: Value = Constant(value=4096)
-    micro_batch_tokens: int = Field(default=16384, ge=8)
+    micro_batch_tokens: int = Field(default=16384, ge=8, le=1 << 26)
     clip: float | None = Field(default=1.0, gt=0)
     moving_average: Value | None = None
     """The decay of an exponential moving average of the parameters, which evaluations and the saved
@@ -127,10 +130,10 @@ class Recipe(Settings):
     began with."""
     compile: Literal["auto", True, False] = "auto"
 
-    steps: int = Field(default=10_000, ge=1)
+    steps: int = Field(default=10_000, ge=1, le=10**12)
     seed: int = Field(default=0, ge=0)
     checkpoint_every: int | None = Field(default=None, ge=1)
-    checkpoints_kept: int = Field(default=2, ge=1)
+    checkpoints_kept: int = Field(default=2, ge=1, le=65_536)
     """The last ones; the best is kept beside them."""
     evaluate_every: int | None = Field(default=None, ge=1)
 
@@ -168,6 +171,8 @@ class Recipe(Settings):
         smallest = min(phase.batch for phase in self.phases)
         if self.batch_tokens.extremes()[0] * smallest < 1.0:
             raise ValueError("batch_tokens: a step has at least 1 token")
+        if self.batch_tokens.extremes()[1] * max(p.batch for p in self.phases) > MAX_BATCH_TOKENS:
+            raise ValueError(f"batch_tokens: a step has at most {MAX_BATCH_TOKENS:,} tokens")
         phases = range(len(self.phases)) if self.objectives else ()
         asked = [each for number in phases for each in self.objectives_of(number).items()]
         for name, objective in (*self.objectives.items(), *asked):

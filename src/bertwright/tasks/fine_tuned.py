@@ -220,7 +220,9 @@ def load_fine_tuned(folder: Path, precision: ReadingPrecision | None = None) -> 
     tokenizer = Tokenizer.load(folder)
     tensors = read_tensors(folder / WEIGHTS)
     size = num_pieces(tensors, tokenizer, str(folder))
-    net = TaskModel.empty(load_recipe(folder), size, told.plan, told.adaptation)
+    recipe = load_recipe(folder)
+    with torch.device("meta"):
+        net = TaskModel(recipe, size, told.plan, told.adaptation)
     fill(net, tensors, str(folder / WEIGHTS))
     model = FineTuned(net, tokenizer, told.task, told.length, precision, told.temperature)
     model.folder = folder

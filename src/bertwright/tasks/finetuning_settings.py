@@ -51,9 +51,9 @@ class FineTuning(Settings):
     chooses there when to say that a question has no answer.
     """
 
-    epochs: int = Field(default=3, ge=0)
+    epochs: int = Field(default=3, ge=0, le=1_000_000)
     rate: float | None = Field(default=None, gt=0)
-    batch: int = Field(default=32, ge=1)
+    batch: int = Field(default=32, ge=1, le=1 << 20)
     dropout: float = Field(default=0.1, ge=0, lt=1)
     decay: float = Field(default=0.01, ge=0)
     adaptation: Adaptation = Full()
@@ -64,14 +64,14 @@ class FineTuning(Settings):
     schedule: Schedule | None = None
     bias_correction: bool = True
     clip: float | None = Field(default=1.0, gt=0)
-    length: int | None = Field(default=None, ge=8)
+    length: int | None = Field(default=None, ge=8, le=1 << 20)
     patience: int | None = Field(default=None, ge=1)
     share_power: float = Field(default=1.0, ge=0, le=1)
     calibrate: bool = True
     precision: Precision | None = None
     compile: Literal["auto", True, False] = "auto"
     seed: int = Field(default=0, ge=0)
-    seeds: int = Field(default=1, ge=1)
+    seeds: int = Field(default=1, ge=1, le=65_536)
 
     @field_validator("adaptation", mode="before")
     @classmethod

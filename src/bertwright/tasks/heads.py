@@ -184,8 +184,8 @@ class BiLstm(HeadChoice):
 
     kind: Literal["bilstm"] = "bilstm"
     read: ReadOut = "places"
-    width: int = Field(default=768, ge=2)
-    depth: int = Field(default=2, ge=1)
+    width: int = Field(default=768, ge=2, le=65_536)
+    depth: int = Field(default=2, ge=1, le=64)
 
     def entered(
         self, beginning: Beginning, width: int

@@ -50,7 +50,7 @@ class FreeLb(Perturbation):
     2020); ``most`` is the longest that a change may become."""
 
     kind: Literal["freelb"] = "freelb"
-    steps: int = Field(default=3, ge=1)
+    steps: int = Field(default=3, ge=1, le=1_024)
     most: float | None = Field(default=None, gt=0)
 
     def loss(self, embeddings: nn.Module, run: Run, real: Tensor, count: float, seed: int) -> Loss:

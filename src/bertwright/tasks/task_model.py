@@ -13,6 +13,7 @@ from bertwright.encoder.stream import Coordinates
 from bertwright.model.folder import fill, make_room
 from bertwright.model.grids import Grid
 from bertwright.model.layers import Layers
+from bertwright.model.memory import require_memory
 from bertwright.recipes import Recipe
 from bertwright.tasks.adaptation import Adaptation, Full
 from bertwright.tasks.heads import Beginning, Head, HeadChoice
@@ -77,6 +78,7 @@ class TaskModel(nn.Module):
         """A model whose parameters are yet to be filled in, on the CPU."""
         with torch.device("meta"):
             model = TaskModel(recipe, vocabulary_size, plan, adaptation)
+        require_memory(model, recipe.name)
         make_room(model)
         return model
 
@@ -125,6 +127,7 @@ class Adapted(nn.Module):
         """One whose parameters are yet to be filled in, on the CPU."""
         with torch.device("meta"):
             model = Adapted(recipe, vocabulary_size, plans, adaptation, rate, names, num_rows)
+        require_memory(model, recipe.name)
         make_room(model)
         return model
 

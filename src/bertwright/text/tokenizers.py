@@ -50,9 +50,9 @@ class TokenizerChoice(Choice):
     They are called <extra_id_0> and so on, from the last one down, as by T5.
     """
 
-    size: int = Field(default=16_384, ge=16)
+    size: int = Field(default=16_384, ge=16, le=1 << 24)
     lowercase: bool = False
-    sentinels: int = Field(default=0, ge=0)
+    sentinels: int = Field(default=0, ge=0, le=65_536)
 
 
 class WordPieceChoice(TokenizerChoice):
@@ -92,7 +92,7 @@ class ItemsChoice(TokenizerChoice):
 
     kind: Literal["items"] = "items"
     # A shop may have few of them; special pieces count, too.
-    size: int = Field(default=16_384, ge=6)
+    size: int = Field(default=16_384, ge=6, le=1 << 24)
 
 
 @dataclass(frozen=True)

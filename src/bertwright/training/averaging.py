@@ -95,22 +95,36 @@ def average(paths: Sequence[Path], out: Path) -> int:
 
 @torch.no_grad()
 def mean_of(sources: Sequence[Source]) -> dict[str, Tensor]:
-    """The mean of every parameter, summed in float64; float32.
+    """Return the mean of every parameter, summed in float64, as float32; whole numbers, which are
+    no parameters, are those of the first.
 
-    Errors: UserError where names or shapes differ.
+    Errors: UserError where names, shapes or whole numbers differ.
     """
     sums: dict[str, Tensor] = {}
     for source in sources:
         weights = source.weights()
         odd = sorted(weights.keys() ^ sums.keys()) if sums else []
-        odd += [n for n in sums if n in weights and weights[n].shape != sums[n].shape]
+        odd += [n for n in sums if n in weights and not _alike(weights[n], sums[n])]
         if odd:
             raise UserError(
                 f"{source.path} has other parameters than {sources[0].path}: {odd[0]} differs"
             )
         for name, tensor in weights.items():
-            sums[name] = sums[name] + tensor.double() if name in sums else tensor.double()
-    return {name: (total / len(sources)).float() for name, total in sums.items()}
+            if tensor.is_floating_point():
+                sums[name] = sums[name] + tensor.double() if name in sums else tensor.double()
+            else:
+                sums[name] = tensor
+    return {
+        name: (total / len(sources)).float() if total.is_floating_point() else total
+        for name, total in sums.items()
+    }
+
+
+def _alike(tensor: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have a mean."""
+    if tensor.is_floating_point() and other.is_floating_point():
+        return tensor.shape == other.shape
+    return torch.equal(tensor, other)
 
 
 def _check_alike(first: Source, other: Source) -> None:

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from bertwright.files import atomic_folder, json_value
+from bertwright.model.folder import read_tensors
 
 Groups = Mapping[str, Mapping[str, Tensor]]
 """Named tensors by group: ``{"parameters": {...}, "optimiser": {...}}``."""
@@ -35,9 +36,12 @@ class Checkpoint:
     score: float | None
 
     def tensors(self, group: str) -> dict[str, Tensor]:
-        """The tensors of one group, on the CPU; none when the group was empty."""
+        """Return the tensors of one group, on the CPU; none when the group was empty.
+
+        Errors: UserError where one holds NaN or infinity.
+        """
         file = self.path / f"{group}.safetensors"
-        return load_file(file) if file.exists() else {}
+        return read_tensors(file) if file.exists() else {}
 
 
 class Checkpoints:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,24 @@ def test_names_converted_from_tensorflow_and_buffers(tmp_path: Path) -> None:
     found, _ = import_folder(folder)
     for name, parameter in found.named_parameters():
         assert torch.equal(parameter, dict(expected.named_parameters())[name]), name
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda table: table.index_fill(0, torch.tensor([3]), torch.nan), "holds NaN or infinity"),
+        (lambda table: table.index_fill(0, torch.tensor([3]), torch.inf).half(), "holds NaN or"),
+        (lambda table: table.to(torch.int8), "holds int8 numbers"),
+        (lambda table: table[:, :-1].contiguous(), "has shape"),
+    ],
+)
+def test_weights_that_are_no_numbers_of_their_shape_are_refused(
+    change: Callable[[torch.Tensor], torch.Tensor], message: str, tmp_path: Path
+) -> None:
+    folder, name = folder_of(tmp_path), "bert.embeddings.position_embeddings.weight"
+    rewrite(folder, lambda tensors: {**tensors, name: change(tensors[name])})
+    with pytest.raises(UserError, match=message):
+        import_folder(folder)
 
 
 def test_a_tied_table_that_is_stored_twice_is_one(tmp_path: Path) -> None:
@@ -195,7 +214,7 @@ def bases_of(path: Path, said: dict[str, Any]) -> tuple[float, float]:
         ("BertModel", {"hidden_act": "quick_gelu"}, "hidden_act is 'quick_gelu'"),
         ("BertModel", {"position_embedding_type": "relative_key"}, "position_embedding_type"),
         ("BertModel", {"is_decoder": True}, "is_decoder is True"),
-        ("BertModel", {"hidden_size": "wide"}, "encoder.width"),
+        ("BertModel", {"hidden_size": "wide"}, "hidden_size: must be a whole number"),
         ("BertModel", {"hidden_size": 64}, "the recipe asks for"),
         ("BertModel", {"num_hidden_layers": 4}, r"lacks the parameter encoder\.blocks\.3\."),
         (

@@ -16,6 +16,7 @@ import bertwright as bw
 from bertwright.cli.application import app
 from bertwright.encoder.kernels.eight_bits import saturates
 from bertwright.errors import MissingExtra, UserError
+from bertwright.files import digests
 from bertwright.interop.onnx import parity, timing, tracing, writing
 from bertwright.interop.onnx.about import ABOUT, GRAPH, INT8, About
 from bertwright.interop.onnx.inputs import PIECES, REAL, STATES
@@ -312,3 +313,20 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     assert isinstance(said.exception, UserError)
     assert "holds no model" in str(said.exception)
     assert not out.exists()
+
+
+def test_a_graph_whose_weights_are_no_numbers_is_refused(exported: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(exported, copy)
+    graph = onnx.load(copy / GRAPH)
+    for tensor in graph.graph.initializer:
+        values = onnx.numpy_helper.to_array(tensor)
+        if values.dtype == np.float32 and values.ndim == 2:
+            harmed = np.full_like(values, np.nan)
+            tensor.CopyFrom(onnx.numpy_helper.from_array(harmed, tensor.name))
+    onnx.save(graph, copy / GRAPH)
+    about = json.loads((copy / ABOUT).read_text())
+    about["files"] |= {GRAPH: digests(copy / GRAPH)[GRAPH]}
+    (copy / ABOUT).write_text(json.dumps(about))
+    with pytest.raises(UserError, match=r"model\.onnx gives NaN or infinity"):
+        load_onnx(copy, "float32")

@@ -47,7 +47,7 @@ class Augmentation(Choice):
     """The axis; ``copies`` are made of every text, where it ``asks_namer`` by a model that names
     words."""
 
-    copies: int = Field(default=20, ge=1)
+    copies: int = Field(default=20, ge=1, le=65_536)
     asks_namer: ClassVar[bool] = False
 
     @property

@@ -28,7 +28,7 @@ class ByMaskedModel(Augmentation):
 
     kind: Literal["masked"] = "masked"
     exchanged: float = Field(default=0.4, ge=0, le=1)
-    candidates: int = Field(default=15, ge=1)
+    candidates: int = Field(default=15, ge=1, le=65_536)
     asks_namer: ClassVar[bool] = True
 
     def augmenter(self, given: Given) -> Augmenter:

@@ -29,7 +29,7 @@ class ByWords(Augmentation):
     hidden: float = Field(default=0.1, ge=0, le=1)
     exchanged: float = Field(default=0.1, ge=0, le=1)
     stretch: float = Field(default=0.25, ge=0, le=1)
-    longest: int = Field(default=5, ge=1)
+    longest: int = Field(default=5, ge=1, le=65_536)
     tagger: str | None = None
 
     @model_validator(mode="after")

@@ -42,7 +42,7 @@ class Group(Granularity):
     those of a matrix."""
 
     kind: Literal["group"] = "group"
-    size: int = Field(default=128, ge=1)
+    size: int = Field(default=128, ge=1, le=1 << 20)
     axis: Literal["inputs", "outputs"] = "inputs"
 
     def group(self, shape: Sequence[int], parts: int) -> tuple[int, int]:

@@ -19,8 +19,8 @@ class BySharpness(Settings):
     low: Bits = 2
     high: Bits = 3
     share: float = Field(default=0.5, ge=0, le=1)
-    examples: int = Field(default=128, ge=1)
-    subsets: int = Field(default=4, ge=1)
+    examples: int = Field(default=128, ge=1, le=1 << 20)
+    subsets: int = Field(default=4, ge=1, le=65_536)
 
     def of(self, model: FineTuned, examples: Examples) -> tuple[int, ...]:
         """One number for each block of a model that has learned the task."""

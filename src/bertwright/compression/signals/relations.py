@@ -24,8 +24,8 @@ class Relations(Signal):
     """
 
     kind: Literal["relations"] = "relations"
-    layer: int | None = Field(default=None, ge=1)
-    heads: int = Field(default=12, ge=1)
+    layer: int | None = Field(default=None, ge=1, le=1_024)
+    heads: int = Field(default=12, ge=1, le=4_096)
 
     def between(self, student: EncoderChoice, teacher: EncoderChoice) -> Comparison:
         own, other = len(student.depth.orders()), len(teacher.depth.orders())

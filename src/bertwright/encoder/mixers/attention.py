@@ -42,7 +42,7 @@ class AttentionChoice(InHeads):
     kernel: KernelName = "auto"
     gate: Activation | None = None
     global_projections: bool = False
-    width: int | None = Field(default=None, ge=1)
+    width: int | None = Field(default=None, ge=1, le=65_536)
     scaled: bool = True
 
     @model_validator(mode="after")

@@ -45,9 +45,9 @@ class Hashing(InHeads):
     kind: Literal["hashing"] = "hashing"
     bias: bool = False
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    rounds: int = Field(default=1, ge=1)
-    buckets: int = Field(default=64, ge=1)
-    chunk: int = Field(default=64, ge=1)
+    rounds: int = Field(default=1, ge=1, le=1_024)
+    buckets: int = Field(default=64, ge=1, le=1 << 20)
+    chunk: int = Field(default=64, ge=1, le=1 << 20)
     seed: int = Field(default=0, ge=0)
 
     any_rule: ClassVar[bool] = False

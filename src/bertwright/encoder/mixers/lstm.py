@@ -35,8 +35,8 @@ class LstmChoice(Mixer):
     """
 
     kind: Literal["lstm"] = "lstm"
-    cell: int | None = Field(default=None, ge=1)
-    between: int | None = Field(default=None, ge=1)
+    cell: int | None = Field(default=None, ge=1, le=65_536)
+    between: int | None = Field(default=None, ge=1, le=65_536)
     clip: float | None = Field(default=None, gt=0)
     biases: Literal[1, 2] = 1
     forget: float = 1.0

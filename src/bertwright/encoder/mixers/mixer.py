@@ -86,8 +86,8 @@ class InHeads(Mixer):
     """What mixers of several heads have in common: their number is ``heads``, or else the width
     divided by ``head_width``."""
 
-    heads: int | None = Field(default=None, ge=1)
-    head_width: int = Field(default=64, ge=1)
+    heads: int | None = Field(default=None, ge=1, le=4_096)
+    head_width: int = Field(default=64, ge=1, le=65_536)
     bias: bool = True
 
     def shape(self, width: int) -> HeadShape:

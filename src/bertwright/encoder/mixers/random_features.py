@@ -31,7 +31,7 @@ class RandomFeatures(InHeads):
     """
 
     kind: Literal["random-features"] = "random-features"
-    features: int = Field(default=256, ge=1)
+    features: int = Field(default=256, ge=1, le=65_536)
     function: Literal["exponential", "relu"] = "exponential"
     seed: int = Field(default=0, ge=0)
 

@@ -1,6 +1,6 @@
 """Where a place stands: added to its embedding, or turned into its queries and keys."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -28,11 +28,14 @@ class Learned(Positions):
 
     kind: Literal["learned"] = "learned"
     added: ClassVar[bool] = True
-    size: int = Field(default=512, ge=1)
-    offset: int = 0
+    size: int = Field(default=512, ge=1, le=1 << 20)
+    offset: int = Field(default=0, ge=0, le=1 << 20)
 
     def build(self, width: int, shape: HeadShape) -> PositionScheme:
         return LearnedPositions(width, self.size, self.offset)
+
+
+AxialSide = Annotated[int, Field(ge=1, le=65_536)]
 
 
 class Axial(Positions):
@@ -43,7 +46,7 @@ class Axial(Positions):
 
     kind: Literal["axial"] = "axial"
     added: ClassVar[bool] = True
-    shape: tuple[int, int] = (64, 64)
+    shape: tuple[AxialSide, AxialSide] = (64, 64)
 
     @property
     def size(self) -> int:
@@ -75,7 +78,7 @@ class EveryBlock(Positions):
 
     kind: Literal["every-block"] = "every-block"
     base: float = Field(default=10000.0, gt=1)
-    learned: int | None = Field(default=None, ge=1)
+    learned: int | None = Field(default=None, ge=1, le=1_024)
 
     def build(self, width: int, shape: HeadShape) -> PositionScheme:
         return EveryBlockPositions(shape.width, self)

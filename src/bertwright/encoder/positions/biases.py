@@ -44,8 +44,8 @@ class Bucketed(Positions):
 
     kind: Literal["bucketed"] = "bucketed"
     by_distance: ClassVar[bool] = True
-    buckets: int = Field(default=32, ge=4)
-    longest: int = Field(default=128, ge=2)
+    buckets: int = Field(default=32, ge=4, le=65_536)
+    longest: int = Field(default=128, ge=2, le=1 << 20)
     one_sided: bool = False
     gated: bool = False
 

@@ -33,7 +33,7 @@ class TransformerXl(Positions):
     kind: Literal["transformer-xl"] = "transformer-xl"
     by_distance: ClassVar[bool] = True
     untied: bool = False
-    longest: int | None = Field(default=None, ge=1)
+    longest: int | None = Field(default=None, ge=1, le=1 << 20)
     base: float = Field(default=10000.0, gt=1)
     segments: bool = False
 
@@ -61,8 +61,8 @@ class LogBuckets(Positions):
 
     kind: Literal["log-buckets"] = "log-buckets"
     by_distance: ClassVar[bool] = True
-    buckets: int = Field(default=32, ge=2)
-    longest: int = Field(default=512, ge=4)
+    buckets: int = Field(default=32, ge=2, le=65_536)
+    longest: int = Field(default=512, ge=4, le=1 << 20)
     epsilon: float = Field(default=1e-7, gt=0)
 
     @model_validator(mode="after")

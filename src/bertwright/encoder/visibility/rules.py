@@ -118,8 +118,8 @@ class Window(Visibility):
     """
 
     kind: Literal["window"] = "window"
-    size: int = Field(ge=0)
-    block: int = Field(default=1, ge=1)
+    size: int = Field(ge=0, le=1 << 20)
+    block: int = Field(default=1, ge=1, le=1 << 20)
 
     def visible(self, query: Coordinates, key: Coordinates) -> Tensor:
         return (self._block(query) - self._block(key)).abs() <= self.size

@@ -4,7 +4,7 @@ A place is counted from the start of its text, which is where positions begin; w
 counted in blocks of so many places.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -23,11 +23,13 @@ class Global(Visibility):
     task: :func:`of_segment`."""
 
     kind: Literal["global"] = "global"
-    first: int = Field(default=1, ge=0)
-    last: int = Field(default=0, ge=0)
-    positions: tuple[int, ...] = ()
+    first: int = Field(default=1, ge=0, le=1 << 20)
+    last: int = Field(default=0, ge=0, le=1 << 20)
+    positions: tuple[Annotated[int, Field(ge=0, le=1 << 20)], ...] = Field(
+        default=(), max_length=65_536
+    )
     segment: int | None = Field(default=None, ge=0, le=1)
-    block: int = Field(default=1, ge=1)
+    block: int = Field(default=1, ge=1, le=1 << 20)
 
     def visible(self, query: Coordinates, key: Coordinates) -> Tensor:
         return self._is(query) | self._is(key)
@@ -99,8 +101,8 @@ class RandomBlocks(Visibility):
     """
 
     kind: Literal["random-blocks"] = "random-blocks"
-    number: int = Field(default=3, ge=1)
-    block: int = Field(default=64, ge=1)
+    number: int = Field(default=3, ge=1, le=65_536)
+    block: int = Field(default=64, ge=1, le=1 << 20)
     seed: int = Field(default=0, ge=0)
     layer: int = Field(default=0, ge=0, exclude=True)
     """The block of the encoder; it is the encoder that says so, not a recipe."""
@@ -157,7 +159,7 @@ class Short(Visibility):
     nothing (the released code of Zaheer et al. 2020)."""
 
     kind: Literal["short"] = "short"
-    length: int = Field(ge=1)
+    length: int = Field(ge=1, le=1 << 20)
 
     def visible(self, query: Coordinates, key: Coordinates) -> Tensor:
         return self._is(query) & self._is(key)

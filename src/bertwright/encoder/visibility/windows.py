@@ -9,7 +9,7 @@ from torch import Tensor
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility.rules import Visibility, Window
 
-Numbers = tuple[Annotated[int, Field(ge=1)], ...]
+Numbers = tuple[Annotated[int, Field(ge=1, le=1 << 20)], ...]
 
 
 class Windows(Visibility):
@@ -25,7 +25,7 @@ class Windows(Visibility):
     kind: Literal["windows"] = "windows"
     sizes: Numbers = Field(min_length=1)
     dilations: Numbers = Field(default=(1,), min_length=1)
-    dilated_heads: int | None = Field(default=None, ge=1)
+    dilated_heads: int | None = Field(default=None, ge=1, le=4_096)
 
     def visible(self, query: Coordinates, key: Coordinates) -> Tensor:
         apart = (query.place - key.place).abs()

@@ -29,8 +29,8 @@ class ItemHistory(Assembly):
 
     kind: Literal["item-history"] = "item-history"
     step: float = Field(default=0.5, gt=0.0, le=1.0)
-    windows: int = Field(default=10, ge=0)
-    last: int = Field(default=1, ge=0)
+    windows: int = Field(default=10, ge=0, le=1 << 20)
+    last: int = Field(default=1, ge=0, le=1 << 20)
 
     @model_validator(mode="after")
     def _some_rows(self) -> Self:

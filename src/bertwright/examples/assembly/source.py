@@ -34,7 +34,7 @@ class RowSource(Protocol):
 class Assembly(Choice):
     """The axis; every row has exactly ``length`` places, special tokens and padding included."""
 
-    length: int = Field(default=128, ge=8)
+    length: int = Field(default=128, ge=8, le=1 << 20)
 
     directions: ClassVar[int] = 1
     """In how many directions the rows of a step are read: equal parts of the step, the same rows in

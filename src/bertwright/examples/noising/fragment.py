@@ -30,7 +30,7 @@ class Fragment(Noising):
     kind: Literal["fragment"] = "fragment"
     begins: Literal["pad", "start", "end", "mask"] = "mask"
     rate: float = Field(default=0.5, gt=0.0, le=1.0)
-    least: int = Field(default=5, ge=1)
+    least: int = Field(default=5, ge=1, le=1 << 20)
     corruption: Corruption = Replace()
 
     rearranges: ClassVar[bool] = False

@@ -24,7 +24,7 @@ class Sentinels(Noising):
 
     kind: Literal["sentinels"] = "sentinels"
     selection: Partition = Partition()
-    number: int = Field(default=100, ge=2)
+    number: int = Field(default=100, ge=2, le=65_536)
 
     @property
     def masking_rate(self) -> float:

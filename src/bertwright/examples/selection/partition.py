@@ -26,7 +26,7 @@ class Partition(Selection):
     """
 
     kind: Literal["partition"] = "partition"
-    mean: float = Field(default=3.0, ge=1.0)
+    mean: float = Field(default=3.0, ge=1.0, le=1_024)
 
     def num_spans(self, num_chosen: int) -> int:
         """How many spans so many places make."""

@@ -6,13 +6,14 @@ Writing, the axes of a recipe become a configuration, or the reasons why this fa
 the recipe.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from bertwright.axes import quoted
 from bertwright.encoder.mixers.attention import AttentionChoice
 from bertwright.encoder.stream import Coordinates
 from bertwright.encoder.visibility import Bidirectional, Visibility
@@ -50,9 +51,9 @@ class Key:
         value = config.get(self.theirs, self.default)
         if self.values is None:
             return value
-        if value not in self.values:
+        if not isinstance(value, Hashable) or value not in self.values:
             known = ", ".join(map(str, self.values))
-            raise UserError(f"{self.theirs} is {value!r}: what can be read is {known}")
+            raise UserError(f"{self.theirs} is {quoted(value)}: what can be read is {known}")
         return self.values[value]
 
     def written(self, value: Any) -> Any:
@@ -253,7 +254,7 @@ class Family:
         """
         for name, value in self.required.items():
             if config.get(name, value) != value:
-                raise UserError(f"{name} is {config[name]!r}: what can be read is {value!r}")
+                raise UserError(f"{name} is {quoted(config[name])}: what can be read is {value!r}")
         config = self.simplified(config)
         settings: dict[str, Any] = {}
         for path, choices in self.axes.items():

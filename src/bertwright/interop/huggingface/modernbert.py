@@ -2,6 +2,7 @@
 
 from typing import Any, ClassVar
 
+from bertwright.axes import quoted
 from bertwright.errors import UserError
 from bertwright.interop.huggingface.family import Config, Family, Key
 from bertwright.interop.huggingface.purposes import READS, SPANS, TEXTS, WORDS, Classifier
@@ -169,7 +170,10 @@ def _local(config: Config, kinds: list[str]) -> dict[str, Any] | None:
 def _angles(config: Config, kind: str) -> dict[str, Any]:
     """What is said of the rotary angles of a kind of layer; what is said of all counts before."""
     stated: dict[str, Any] = config.get("rope_parameters") or {}
-    return {**stated, **(stated.get(kind) or {}), **(config.get("rope_scaling") or {})}
+    of_kind = stated.get(kind) or {}
+    if not isinstance(of_kind, dict):
+        raise UserError(f"rope_parameters.{kind} is {quoted(of_kind)}: it must be an object")
+    return {**stated, **of_kind, **(config.get("rope_scaling") or {})}
 
 
 def _base(config: Config, kind: str) -> float | None:

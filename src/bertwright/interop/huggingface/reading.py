@@ -4,11 +4,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from pydantic import ValidationError
 
 from bertwright.axes import ReadingPrecision, explain
 from bertwright.errors import UserError
-from bertwright.files import json_value
+from bertwright.interop.huggingface.configuration import CONFIG, read_config
 from bertwright.interop.huggingface.families import FAMILIES
 from bertwright.interop.huggingface.family import Config, Family
 from bertwright.interop.huggingface.purposes import (
@@ -41,7 +42,6 @@ from bertwright.tasks.task_model import HeadPlan, TaskModel
 from bertwright.tasks.wide_questions import with_wide_questions
 from bertwright.text.tokenizers import Specials, Tokenizer
 
-CONFIG = "config.json"
 PIECES = "encoder.embeddings.pieces.weight"
 
 
@@ -153,7 +153,8 @@ def _fine_tuned(found: Found, precision: ReadingPrecision | None) -> FineTuned:
     read = pooling if pooling in classifier.reads else classifier.reads[0]
     task = _task(found)
     plan = HeadPlan(classifier.choice(read), num_outputs(task), task.answer.name)
-    net = TaskModel.empty(with_wide_questions(found.recipe, [task.answer]), found.rows, plan)
+    with torch.device("meta"):
+        net = TaskModel(with_wide_questions(found.recipe, [task.answer]), found.rows, plan)
     fill(net, found.tensors, str(found.folder))
     limits = (longest_row(found.folder), net.encoder.longest)
     length = min((limit for limit in limits if limit is not None), default=None)
@@ -175,21 +176,6 @@ def _task(found: Found) -> Task:
         return table_task("imported", Columns(), "number")
     several = problem == PROBLEMS["labels"]
     return table_task("imported", Columns(), "labels" if several else "class", labels=labels)
-
-
-def read_config(folder: Path) -> Config:
-    """config.json; UserError where there is none or it is not JSON."""
-    file = folder / CONFIG
-    if not file.is_file():
-        raise UserError(
-            f"{folder} is no Hugging Face folder: it has no {CONFIG} (fetch one with 'hf download "
-            f"NAME --local-dir {folder}')"
-        )
-    try:
-        config: Any = json_value(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{file} is not JSON ({error}): copy it again") from error
-    return config if isinstance(config, dict) else {}
 
 
 def _purpose(family: Family, tensors: Tensors, config: Config) -> str:

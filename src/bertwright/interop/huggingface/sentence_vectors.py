@@ -46,7 +46,10 @@ def read_sentence_vectors(folder: Path, config: Mapping[str, Any], lowercase: bo
     """
     if not (folder / MODULES).is_file():
         return Vectors()
-    stated = [(str(m["type"]).rpartition(".")[2], m.get("path", "")) for m in _modules(folder)]
+    listed = read_json(folder, MODULES, list)
+    if not all(isinstance(module, dict) and "type" in module for module in listed):
+        raise UserError(f"{folder / MODULES} holds no list of modules: copy it again")
+    stated = [(str(m["type"]).rpartition(".")[2], str(m.get("path", ""))) for m in listed]
     modules, order = dict(stated), [kind for kind, _ in stated]
     if other := [kind for kind in order if kind not in READ]:
         raise _refused(folder, f"has the module {other[0]}")
@@ -71,15 +74,6 @@ def read_sentence_vectors(folder: Path, config: Mapping[str, Any], lowercase: bo
         )
     except ValidationError as error:
         raise explain(error, str(folder / ABOUT)) from None
-
-
-def _modules(folder: Path) -> list[Mapping[str, Any]]:
-    stated: Any = read_json(folder, MODULES)
-    if not isinstance(stated, list) or not all(
-        isinstance(each, Mapping) and "type" in each for each in cast(list[Any], stated)
-    ):
-        raise UserError(f"{folder / MODULES} is no list of modules with a type: copy it again")
-    return cast(list[Mapping[str, Any]], stated)
 
 
 def _prompts(stated: Any) -> Any:

@@ -8,8 +8,9 @@ from typing import Any
 import tokenizers as library
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
+from bertwright.axes import quoted
 from bertwright.errors import UserError
-from bertwright.files import json_value
+from bertwright.files import parse_json, read_text
 from bertwright.interop.huggingface.tokenizer_checks import (
     know_named,
     require_added,
@@ -72,7 +73,7 @@ def read_tokenizer(
 def longest_row(folder: Path) -> int | None:
     """The longest row that the tokenizer of a folder states; None where it states none."""
     stated = read_json(folder).get("model_max_length")
-    return None if stated is None or stated >= NO_LIMIT else int(stated)
+    return int(stated) if stated is not None and 0 < stated < NO_LIMIT else None
 
 
 def _from_file(
@@ -167,7 +168,7 @@ def _roles(
     for role, usual in SPECIAL_NAMES.items():
         named = [_written(stated.get(key)) for key in STATED[role]]
         number = numbers.get(role)
-        numbered = backend.id_to_token(number) if isinstance(number, int) else None
+        numbered = backend.id_to_token(number) if isinstance(number, int) and number >= 0 else None
         names = (*named, own_roles.get(role), *usual, numbered)
         known = [n for n in names if n is not None and backend.token_to_id(n) is not None]
         if known:
@@ -397,13 +398,33 @@ def _with_added(backend: library.Tokenizer, folder: Path) -> library.Tokenizer:
     return backend
 
 
-def read_json(folder: Path, name: str = CONFIG) -> Any:
-    """What a file of JSON says; nothing where there is none. Errors: UserError where it is none."""
+def read_json(folder: Path, name: str = CONFIG, kind: type = dict) -> Any:
+    """Return what a JSON file holds, an object or a list; an empty one where there is no file.
+
+    Errors: UserError where it holds anything else, or a setting of a wrong type.
+    """
     file = folder / name
-    try:
-        return json_value(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    except ValueError as error:
-        raise UserError(f"{file} is not JSON ({error}): copy it again") from None
+    if not file.is_file():
+        return kind()
+    stated = parse_json(read_text(file), str(file), "copy it again")
+    if not isinstance(stated, kind):
+        raise UserError(f"{file} holds no {KINDS[kind]}: copy it again")
+    for key, expected in SETTINGS.items() if name == CONFIG else ():
+        if not isinstance(stated.get(key, None), expected | None):
+            raise UserError(f"{file}: {key} is {quoted(stated[key])}, which it cannot be")
+    return stated
+
+
+KINDS: dict[type, str] = {dict: "JSON object", list: "JSON list"}
+
+SETTINGS: dict[str, Any] = {
+    "add_prefix_space": bool,
+    "do_lower_case": bool,
+    "model_max_length": int | float,
+    "strip_accents": bool,
+    "tokenize_chinese_chars": bool,
+}
+"""The types of what is read of a tokenizer's configuration."""
 
 
 OLD_FORMATS: dict[tuple[str, ...], Callable[[Path], library.Tokenizer]] = {

@@ -22,12 +22,15 @@ TENSORFLOW_NAMES = {".gamma": ".weight", ".beta": ".bias"}
 
 
 def read_weights(folder: Path) -> Tensors:
-    """Every tensor of a folder, in float32 and without buffers; of one file or of several."""
+    """Return every tensor of a folder, in float32 and without buffers; of one file or of several.
+
+    Errors: UserError for weights that are no floating-point numbers.
+    """
     index = folder / INDEX
     if index.is_file():
         try:
             stated = json_value(index.read_text(encoding="utf-8"))
-            names = sorted(set(stated["weight_map"].values()))
+            names = sorted({Path(file).name for file in stated["weight_map"].values()})
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{index} is damaged ({error}): copy it again") from None
     elif (folder / WEIGHTS).is_file():
@@ -39,7 +42,12 @@ def read_weights(folder: Path) -> Tensors:
     tensors: Tensors = {}
     for name in names:
         tensors |= read_tensors(folder / name)
-    return {n: t.float() for n, t in tensors.items() if not n.endswith(BUFFERS)}
+    weights = {n: t for n, t in tensors.items() if not n.endswith(BUFFERS)}
+    for name, tensor in weights.items():
+        if not tensor.is_floating_point():
+            kind = str(tensor.dtype).removeprefix("torch.")
+            raise UserError(f"{name} holds {kind} numbers: weights are floating-point numbers")
+    return {name: tensor.float() for name, tensor in weights.items()}
 
 
 def settled(family: Family, tensors: Tensors, config: Config) -> tuple[Tensors, Config]:

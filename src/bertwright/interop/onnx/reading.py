@@ -14,8 +14,9 @@ from bertwright.encoder.encoder import Encoder
 from bertwright.errors import UserError
 from bertwright.interop.onnx.about import GRAPH, INT8, About
 from bertwright.interop.onnx.graph import given_to
-from bertwright.interop.onnx.inputs import ANSWERS, STATES
+from bertwright.interop.onnx.inputs import ANSWERS, STATES, rows
 from bertwright.interop.onnx.session import Session
+from bertwright.model.finite import is_finite
 from bertwright.model.folder import load_recipe
 from bertwright.model.layers import Layers
 from bertwright.model.model import Model
@@ -51,9 +52,18 @@ class OnnxModel(TextModel):
         return found if wanted is None else found.flatten(0, 1).index_select(0, wanted)
 
     def run(self, output: str, batch: ReadBatch) -> Tensor:
-        """One of the outputs of the graph for a batch."""
+        """Return one of the outputs of the graph for a batch.
+
+        Errors: UserError where it holds NaN or infinity.
+        """
         given = given_to(batch, self.about.inputs)
-        return torch.from_numpy(self.session.run(output, given)).to(self.device)
+        values = torch.from_numpy(self.session.run(output, given))
+        if not is_finite(values):
+            raise UserError(
+                f"the graph of {self.about.name} gives NaN or infinity: its weights are damaged, "
+                f"export the model again"
+            )
+        return values.to(self.device)
 
     def said(self, output: str, texts: Sequence[str]) -> list[Vectors]:
         """One of the outputs for every text, (K,) or, of each of its pieces, (L, K)."""
@@ -124,6 +134,7 @@ def load_onnx(
     name = INT8 if INT8 in about.files and precision != "float32" else GRAPH
     session = Session(about.require_whole(folder, name), threads)
     tokenizer, recipe = Tokenizer.load(folder), load_recipe(folder)
+    _try(session, about, tokenizer.size, folder / name)
     told = read_told(folder) if is_fine_tuned(folder) else None
     with torch.device("meta"):
         if told is not None:
@@ -131,6 +142,17 @@ def load_onnx(
             return OnnxFineTuned(about, session, _emptied(net, about), tokenizer, told)
         model = Model(recipe.model_copy(update=BARE), tokenizer.size)
         return OnnxModel(about, session, _emptied(model, about), tokenizer)
+
+
+def _try(session: Session, about: About, num_tokens: int, graph: Path) -> None:
+    """Compute each output of a graph once; UserError where that cannot be, or gives NaN."""
+    for output in about.outputs:
+        try:
+            values = torch.from_numpy(session.run(output, rows(about.inputs, num_tokens, 1, 4)))
+        except Exception as error:  # onnxruntime's classes have no base but this one
+            raise UserError(f"{graph} is damaged ({error}): export the model again") from error
+        if not is_finite(values):
+            raise UserError(f"{graph} gives NaN or infinity: export the model again")
 
 
 def _emptied(net: AnyNet, about: About) -> AnyNet:

@@ -30,14 +30,14 @@ class Decoding(Settings):
     side, and those are best whose log-probability is, divided by their length to ``length_power``.
     """
 
-    max_new_tokens: int = Field(default=64, ge=1)
+    max_new_tokens: int = Field(default=64, ge=1, le=1 << 20)
     temperature: float = 1.0
-    top_k: int | None = Field(default=None, ge=1)
+    top_k: int | None = Field(default=None, ge=1, le=1 << 24)
     top_p: float = 1.0
     repetition_penalty: float = 1.0
     stop: tuple[str, ...] = ()
-    sweeps: int = Field(default=1, ge=1)
-    beams: int = Field(default=1, ge=1)
+    sweeps: int = Field(default=1, ge=1, le=65_536)
+    beams: int = Field(default=1, ge=1, le=4_096)
     length_power: float = 1.0
     seed: int = Field(default=0, ge=0)
 

@@ -106,7 +106,7 @@ class Full(Adaptation):
 
     kind: Literal["full"] = "full"
     layer_decay: float = Field(default=1.0, gt=0, le=1)
-    reinitialised: int = Field(default=0, ge=0)
+    reinitialised: int = Field(default=0, ge=0, le=1_024)
 
     @property
     def decay_by_level(self) -> float:
@@ -152,7 +152,7 @@ class Last(Adaptation):
     """The head and the last blocks; what stands before them stays as it is."""
 
     kind: Literal["last"] = "last"
-    blocks: int = Field(default=2, ge=0)
+    blocks: int = Field(default=2, ge=0, le=1_024)
 
     def check(self, encoder: EncoderChoice) -> str | None:
         there = len(encoder.widths) - 1
@@ -195,7 +195,7 @@ class Adapters(Adaptation):
     """A small network behind every sublayer, and all norms (Houlsby et al. 2019, section 2.1)."""
 
     kind: Literal["adapters"] = "adapters"
-    width: int = Field(default=16, ge=1)
+    width: int = Field(default=16, ge=1, le=65_536)
 
     @property
     def faster(self) -> float:
@@ -220,7 +220,7 @@ class LowRank(Adaptation):
     2022)."""
 
     kind: Literal["lora"] = "lora"
-    rank: int = Field(default=8, ge=1)
+    rank: int = Field(default=8, ge=1, le=65_536)
     alpha: float = Field(default=16.0, gt=0)
     sublayers: tuple[Literal["attention", "feed_forward"], ...] = Field(
         default=("attention",), min_length=1

@@ -56,7 +56,7 @@ class ClosenessAnswer(Answer):
     highest: float = Field(default=1.0, gt=0)
     sharpness: float = Field(default=0.05, gt=0)
     margin: float = Field(default=0.3, gt=0)
-    widths: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    widths: tuple[Annotated[int, Field(ge=1, le=65_536)], ...] = ()
     together: ClassVar[bool] = True
     metrics: ClassVar[Mapping[str, Metric]] = {
         "spearman": metrics.spearman,

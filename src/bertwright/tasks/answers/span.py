@@ -52,9 +52,9 @@ class SpanAnswer(Answer):
     """
 
     kind: Literal["span"] = "span"
-    stride: int = Field(default=128, ge=1)
-    longest_question: int = Field(default=64, ge=1)
-    longest_answer: int = Field(default=30, ge=1)
+    stride: int = Field(default=128, ge=1, le=1 << 20)
+    longest_question: int = Field(default=64, ge=1, le=1 << 20)
+    longest_answer: int = Field(default=30, ge=1, le=1 << 20)
     unanswerable: bool = False
     threshold: float | None = None
     threshold_found: bool = False

@@ -44,7 +44,7 @@ class TextAnswer(Answer):
     """The kinds of answers that a whole text has; ``stride`` pieces stand between the beginnings of
     two windows of a long one, None cuts it."""
 
-    stride: int | None = Field(default=None, ge=1)
+    stride: int | None = Field(default=None, ge=1, le=1 << 20)
 
     @property
     def lacks_stride(self) -> bool:
