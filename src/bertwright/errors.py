@@ -23,6 +23,10 @@ class MissingExtra(UserError):
         return MissingExtra, self._made_of  # as it comes from another process
 
 
+class TokenizerFailure(UserError):
+    """A tokenizer that a user brought cannot read a text."""
+
+
 class Interrupted(Exception):
     """Training stopped because it was asked to, after a whole step.
 

@@ -101,7 +101,8 @@ HARMS: dict[str, tuple[Callable[[Path, Manifest], None], str]] = {
     "pieces": (counts(lambda c: c.update(pieces=c["pieces"] + 1)), "by its counts .* has .* bytes"),
     "no pieces": (counts(lambda c: c.update(pieces=0)), "by its counts"),
     "negative": (counts(lambda c: c.update(pieces=-1)), "splits.train.pieces is wrong"),
-    "huge": (counts(lambda c: c.update(documents=10**30)), "by its counts"),
+    "huge": (counts(lambda c: c.update(documents=10**15)), "by its counts"),
+    "beyond": (counts(lambda c: c.update(documents=10**30)), "splits.train is wrong"),
     "documents": (counts(lambda c: c.update(documents=1)), "by its counts"),
     "words": (counts(lambda c: c.update(words=c["words"] - 1)), "by its counts"),
     "phrases": (counts(lambda c: c.update(phrases=0)), "by its counts"),
@@ -141,7 +142,7 @@ def test_what_contradicts_itself_is_refused(harm: str, folder: Path) -> None:
     manifest = json.loads((folder / MANIFEST).read_text())
     change, message = HARMS[harm]
     change(folder, manifest)
-    if harm in ("negative",):
+    if harm in ("negative", "beyond"):
         (folder / MANIFEST).write_text(json.dumps(manifest))
     else:
         seal(folder, manifest)

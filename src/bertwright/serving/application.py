@@ -11,7 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
 from bertwright import __version__
-from bertwright.errors import UserError
+from bertwright.errors import TokenizerFailure, UserError
 from bertwright.model.text_model import TextModel
 from bertwright.serving import explorer, inference, openai, own
 from bertwright.serving.description import describe
@@ -74,9 +74,14 @@ async def _mistaken(request: Request, error: Any) -> Response:
     return refused(request.url.path, Refusal(400, str(error)))
 
 
+async def _unreadable(request: Request, error: Any) -> Response:
+    return refused(request.url.path, Refusal(422, str(error)))
+
+
 _HANDLERS = {
     HTTPException: _refused,
     RequestValidationError: _misread,
     UserError: _mistaken,
+    TokenizerFailure: _unreadable,
 }
 """What becomes of a request that cannot be answered."""

@@ -160,7 +160,7 @@ def pieces_covered(
     ends: list[int] = []
     place = 0
     for part in document.parts:
-        offsets = tokenizer.backend.encode(part, add_special_tokens=False).offsets
+        offsets = tokenizer.offsets(part)
         begins += [place + begin for begin, _ in offsets]
         ends += [place + end for _, end in offsets]
         place += len(part) + 1

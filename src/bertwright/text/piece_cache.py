@@ -24,6 +24,7 @@ from tokenizers import pre_tokenizers
 from bertwright.text.keys import is_one_word, key_pattern
 from bertwright.text.marks import DOCUMENT_START, SENTENCE_START, WORD_START, mark_pieces
 from bertwright.text.sentences import may_end_without_space, sentence_ends
+from bertwright.text.tokenizer_library import failure
 from bertwright.text.tokenizers import Tokenizer
 
 MAX_KEYS = 1 << 17
@@ -135,7 +136,10 @@ class PieceCache:
         self._table.add(words, *self._ask_words(words))
         others = [key for key in keys if not is_one_word(key)]
         texts = [key.removeprefix(_WHOLE) for key in others]
-        encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+        try:
+            encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+        except BaseException as error:
+            raise failure(error) from None
         entries: list[NDArray[np.uint64]] = []
         for key, text, encoding in zip(others, texts, encodings, strict=True):
             sentences = list(sentence_ends(text)) if key.startswith(_WHOLE) else []

@@ -182,7 +182,7 @@ class _Encoder:
         found: list[int] = []
         begin = 0
         for part in (part for side in sides for part in side.parts):
-            offsets = self._tokenizer.backend.encode(part, add_special_tokens=False).offsets
+            offsets = self._tokenizer.offsets(part)
             marks, _ = mark_pieces(part, offsets)
             found += [
                 begin + piece

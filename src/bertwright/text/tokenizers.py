@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import tokenizers as library
@@ -15,9 +15,10 @@ from pydantic import Field
 
 from bertwright.axes import Choice
 from bertwright.errors import UserError
-from bertwright.files import json_value, write_text
+from bertwright.files import parse_json, read_text, write_text
 from bertwright.text.characters import healed
 from bertwright.text.marks import WORD_START, mark_pieces
+from bertwright.text.tokenizer_library import failure, read_backend, require_readable
 
 FILE = "tokenizer.json"
 ABOUT = "tokenizer_kind.json"
@@ -123,6 +124,7 @@ class Tokenizer:
         backend.no_truncation()
         self.backend = backend
         self.settings: dict[str, Any] = json.loads(backend.to_str())
+        require_readable(backend, self.settings)
         self.kind = _kind_of(self.settings)
         _require_deterministic(backend)
         self.roles = dict(roles or {})
@@ -141,16 +143,9 @@ class Tokenizer:
                 f"{folder} holds no {FILE}: of a model copy its own, no other has its pieces; else "
                 f"make one with 'bertwright tokenizer train TEXT -o DIR'"
             )
+        backend, roles = read_backend(file), _read_roles(folder / ABOUT)
         try:
-            backend = library.Tokenizer.from_file(str(file))
-        except Exception as error:  # the library raises bare Exception
-            raise UserError(f"{file} is not a tokenizer: {error}") from None
-        about = folder / ABOUT
-        try:
-            known = json_value(about.read_text("utf-8")) if about.is_file() else {}
-            return cls(backend, known.get("roles"))
-        except ValueError as error:
-            raise UserError(f"{about} is damaged ({error}): copy it again") from None
+            return cls(backend, roles)
         except UserError as error:
             raise UserError(f"{file}: {error}") from None
 
@@ -224,7 +219,9 @@ class Tokenizer:
         try:
             return self.backend.encode(text, add_special_tokens=False)
         except TypeError:  # of a text that cannot be written
-            return self.backend.encode(healed(text), add_special_tokens=False)
+            return self._encoded(healed(text))
+        except BaseException as error:
+            raise failure(error) from None
 
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
         """The pieces of many texts."""
@@ -232,6 +229,8 @@ class Tokenizer:
             encodings = self.backend.encode_batch_fast(texts, add_special_tokens=False)
         except TypeError:
             encodings = [self._encoded(text) for text in texts]
+        except BaseException as error:
+            raise failure(error) from None
         return [encoding.ids for encoding in encodings]
 
     def encode_spans(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
@@ -245,6 +244,10 @@ class Tokenizer:
             ]
             found.append((encoding.ids, spans))
         return found
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """Return from where to where each piece of a text stands among its characters."""
+        return self._encoded(text).offsets
 
     def encode_words(self, text: str) -> tuple[list[int], list[int]]:
         """The pieces of a text, and the indices of the pieces at which a word starts."""
@@ -278,7 +281,10 @@ class Tokenizer:
 
     def decode(self, ids: list[int]) -> str:
         """The text of some pieces; special ones are left out."""
-        return self.backend.decode(ids, skip_special_tokens=True)
+        try:
+            return self.backend.decode(ids, skip_special_tokens=True)
+        except BaseException as error:
+            raise failure(error) from None
 
     def piece(self, index: int) -> str:
         """The written form of a piece."""
@@ -318,6 +324,17 @@ def _kind_of(settings: dict[str, Any]) -> str:
     if (model, cut) == (ITEM_MODEL, ITEM_CUT):
         return "items"
     return _MODEL_KINDS.get(model, model.lower())
+
+
+def _read_roles(file: Path) -> dict[str, str]:
+    """Return the special pieces that a folder names itself; UserError for a damaged file."""
+    if not file.is_file():
+        return {}
+    about = parse_json(read_text(file), str(file), "copy it again")
+    roles = about.get("roles", {}) if isinstance(about, dict) else None
+    if not isinstance(roles, dict) or not all(isinstance(name, str) for name in roles.values()):
+        raise UserError(f"{file} is damaged (it names no roles): copy it again")
+    return cast(dict[str, str], roles)
 
 
 def lowers(normalizer: dict[str, Any] | None) -> bool:

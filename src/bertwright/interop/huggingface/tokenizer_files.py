@@ -28,6 +28,7 @@ from bertwright.interop.huggingface.tokenizer_classes import (
     conform,
     stock_class,
 )
+from bertwright.text.tokenizer_library import of_library, read_backend, require_small_ids
 from bertwright.text.tokenizers import FILE, SPECIAL_NAMES, Tokenizer
 
 VOCABULARY = "vocab.txt"
@@ -81,10 +82,7 @@ def _from_file(
 ) -> library.Tokenizer:
     """The tokenizer of tokenizer.json as the class of this name reads it."""
     file = folder / FILE
-    try:
-        backend = library.Tokenizer.from_file(str(file))
-    except Exception as error:  # the library raises bare Exception
-        raise UserError(f"{file} is not a tokenizer: {error}") from None
+    backend = read_backend(file)
     require_ids(backend, read_json(folder, FILE).get("added_tokens", []), file)
     settings = json.loads(backend.to_str())
     if name in CLASSES:
@@ -130,7 +128,12 @@ def _from_old_files(folder: Path, kind: StockClass | None) -> library.Tokenizer:
         if all((folder / name).is_file() for name in files) and (
             kind is None or kind.files == files
         ):
-            return _with_added(build(folder), folder)
+            try:
+                return _with_added(build(folder), folder)
+            except BaseException as error:
+                if not of_library(error):
+                    raise
+                raise UserError(f"{folder / files[0]} is not a vocabulary: {error}") from None
     raise UserError(
         f"{folder} holds no tokenizer: it needs {FILE}, {VOCABULARY}, or {BYTE_VOCABULARY} "
         f"with {MERGES}"
@@ -345,6 +348,7 @@ def _from_vocabulary(folder: Path) -> library.Tokenizer:
 def _from_merges(folder: Path) -> library.Tokenizer:
     """RoBERTa's byte-pair encoding, or that of GPT, from its pieces and merges."""
     pieces: dict[str, int] = read_json(folder, BYTE_VOCABULARY)
+    require_small_ids(iter(pieces.values()), folder / BYTE_VOCABULARY)
     given = str(folder / BYTE_VOCABULARY), str(folder / MERGES)
     if any(piece.endswith(WORD_END) for piece in pieces):
         return _of_words(folder, *given)
@@ -387,6 +391,7 @@ def _with_specials(
 def _with_added(backend: library.Tokenizer, folder: Path) -> library.Tokenizer:
     """The tokenizer with the pieces that were added to it later, at their numbers."""
     added: dict[str, int] = read_json(folder, ADDED)
+    require_small_ids(iter(added.values()), folder / ADDED)
     for piece, number in sorted(added.items(), key=lambda each: each[1]):
         if backend.token_to_id(piece) is None:
             backend.add_tokens([library.AddedToken(piece, normalized=False)])
