@@ -135,7 +135,10 @@ def quoted(given: object) -> str:
     """Return a value that was read, as a sentence repeats it."""
     if isinstance(given, str):
         return f"{given[:LONGEST]!r}..." if len(given) > LONGEST else repr(given)
-    shown = repr(given)
+    try:
+        shown = repr(given)
+    except (RecursionError, ValueError):
+        return f"a {type(given).__name__}"  # too deep, or of too many digits
     return f"{shown[:LONGEST]}..." if len(shown) > LONGEST else shown
 
 

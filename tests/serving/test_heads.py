@@ -1,4 +1,4 @@
-"""A head without end is not collected, and one that does not come is not waited for."""
+"""Nothing without end is collected, and a head that does not come is not waited for."""
 
 import re
 import socket
@@ -105,3 +105,57 @@ def test_heads_and_bodies_that_end_are_answered(connection: socket.socket) -> No
             found += part
         # Longer than the first head may take, and less than a connection is kept for the next.
         time.sleep(SECONDS / 4)
+
+
+CHUNKED = b"POST /taken HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+ENDLESS = {
+    "trailers": (CHUNKED + b"0\r\n", b"a: b\r\n" * 1000),
+    "one trailer": (CHUNKED + b"0\r\na: ", b"b" * 2**16),
+    "chunk extension": (CHUNKED + b"1;a=", b"b" * 2**16),
+    "chunk length": (CHUNKED, b"0" * 2**16),
+    "tiny chunks": (CHUNKED, b"1\r\na\r\n" * 1000),
+    "headers": (b"GET /health HTTP/1.1\r\n", b"a:\r\n" * 1000),
+    "requests in advance": (b"", WHOLE * 1000),
+    "a body that is not read": (
+        WHOLE[:-2] + CHUNKED.partition(b"x\r\n")[2],
+        b"ff\r\n%s\r\n" % (b"a" * 255) * 100,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ENDLESS)
+def test_nothing_without_end_is_collected(connection: socket.socket, case: str) -> None:
+    begin, more = ENDLESS[case]
+    connection.sendall(begin)
+    with pytest.raises(ConnectionError):
+        for _ in range(MUCH // len(more)):
+            connection.sendall(more)
+
+
+def test_an_answered_request_whose_body_does_not_end_is_not_waited_for(
+    connection: socket.socket,
+) -> None:
+    began = time.monotonic()
+    connection.sendall(ENDLESS["a body that is not read"][0])
+    connection.settimeout(0.1)
+    with suppress(ConnectionError):
+        while True:
+            connection.sendall(b"1\r\na\r\n")
+            with suppress(TimeoutError):
+                if not connection.recv(1000):
+                    break
+    assert time.monotonic() - began < SECONDS + 3
+
+
+def test_chunks_trailers_and_some_requests_in_advance_are_answered(
+    connection: socket.socket,
+) -> None:
+    chunks = b"".join(b"64;a=b\r\n%s\r\n" % (b"a" * 100) for _ in range(2000))
+    connection.sendall(CHUNKED + chunks + b"0\r\nExpires: 0\r\n\r\n")
+    connection.sendall(WHOLE * 10)
+    found = b""
+    while len(re.findall(rb'{"status":"ok"}', found)) < 11:
+        part = connection.recv(10_000)
+        assert part
+        found += part

@@ -7,13 +7,18 @@ import time
 from typing import Any
 
 import pytest
+import tokenizers as library
 from fastapi.routing import iter_route_contexts
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bertwright.compression.static_table import static_table
+from bertwright.model import Model
+from bertwright.model.text_model import TextModel
 from bertwright.serving import desk
 from bertwright.serving.door import OPEN
+from bertwright.text.tokenizers import Tokenizer
+from recipes_at_toy_size import toy
 
 JSON = {"Content-Type": "application/json"}
 
@@ -329,3 +334,60 @@ def test_an_internal_error_is_a_number_that_is_in_the_log(
     assert "Traceback" not in answer.text
     assert found[1] in caplog.text
     assert "/secret/place" in caplog.text
+
+
+def bodies(path: str) -> dict[str, bytes]:
+    """JSON that is more than any endpoint reads."""
+    key = b"text" if path == "/explore" else b"input" if path.startswith("/v1") else b"inputs"
+    return {
+        "deep": b'{"%s": ' % key + b"[" * 100_000,
+        "as deep as Python reads": b'{"%s": %s}' % (key, b"[" * 900 + b"]" * 900),
+        "deep objects": b'{"%s": %s1%s}' % (key, b'{"a":' * 400, b"}" * 400),
+        "digits": b'{"%s": %s}' % (key, b"9" * 3000),
+        "number": b'{"%s": "[MASK] a", "top_k": %s}' % (key, b"9" * 3000),
+        "more digits": b'{"%s": %s}' % (key, b"9" * 4000),
+        "exponent": b'{"%s": "a", "top_k": 1e999}' % key,
+        "not a number": b'{"%s": NaN, "top_k": -Infinity}' % key,
+        "no text": b'{"%s": [1.5, NaN, null, {}]}' % key,
+        "no utf-8": b'{"%s": "\xff"}' % key,
+        "two values": b"{} {}",
+        "keys": b'{"%s": "a", "%s": "b", "\\ud800": 1}' % (key, key),
+    }
+
+
+@pytest.mark.parametrize("case", bodies(""))
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/embed", "/", "/v1/embeddings", "/predict", "/rerank", "/fill-mask", "/tag", "/answer"),
+        "/explore",
+    ],
+)
+def test_no_json_is_an_internal_error(everything, path: str, case: str) -> None:
+    answer = everything.post(path, content=bodies(path)[case], headers=JSON)
+    assert answer.status_code in (400, 413, 422), answer.text
+    assert 0 < len(sentence(answer)) <= 300
+
+
+def test_a_tokenizer_that_cannot_read_a_text_is_one_sentence(serving) -> None:
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]
+    backend = library.Tokenizer(
+        library.models.WordLevel({word: n for n, word in enumerate(words)}, unk_token="[UNK]")
+    )
+    backend.pre_tokenizer = library.pre_tokenizers.Split(
+        library.Regex("((ab)+(ab)+)+$"), "isolated"
+    )
+    tokenizer = Tokenizer(backend)
+    model = TextModel(Model.build(toy("bert"), tokenizer.size), tokenizer, "float32")
+    client = serving({"encoder": model})
+    asked = {
+        "/embed": {"inputs": ["a", "ab" * 40 + "c"]},
+        "/v1/embeddings": {"input": "ab" * 40 + "c"},
+        "/fill-mask": {"inputs": "[MASK] " + "ab" * 40 + "c"},
+        "/explore": {"text": "ab" * 40 + "c"},
+    }
+    for path, body in asked.items():
+        answer = client.post(path, json=body)
+        assert answer.status_code == 422, (path, answer.text)
+        assert "the tokenizer cannot read a text" in sentence(answer)
+    assert client.post("/embed", json={"inputs": "a"}).status_code == 200

@@ -87,6 +87,7 @@ class Draining(uvicorn.Server):
             access_log=False,
             server_header=False,
             backlog=BACKLOG,
+            ws="none",
             timeout_graceful_shutdown=math.ceil(unread_seconds),
         )
         super().__init__(config)
