@@ -21,7 +21,7 @@ from typing import Any
 from bertwright import __version__
 from bertwright.axes import did_you_mean
 from bertwright.errors import MissingExtra, UserError
-from bertwright.files import digests, held, read_findings, write_text
+from bertwright.files import digests, full_disk_named, held, read_findings, write_text
 from bertwright.model.folder import is_model
 from bertwright.recipes import Recipe
 from bertwright.recipes.loading import import_plugin, imported_plugins, read
@@ -239,7 +239,8 @@ def prepared_for(corpus: Corpus, tokenizer: TokenizerChoice, out: Path) -> Prepa
     with _alone(out, written.folder.name):
         if not done.is_file():
             shutil.rmtree(written.folder, ignore_errors=True)
-            corpus.write(written)
+            with full_disk_named(written.folder):
+                corpus.write(written)
             done.touch()
         if not data.is_dir():
             corpus.prepare(written, tokenizer, out / "tokenizers" / name, data)

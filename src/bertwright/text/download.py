@@ -7,6 +7,7 @@ digest nobody has published is at least the same at every later run.
 
 import hashlib
 import os
+import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from bertwright.errors import UserError
-from bertwright.files import full_disk_named, sync_folder, write_text
+from bertwright.files import full_disk_named, held_alone, sync_folder, write_text
 from bertwright.text.public_sets import PublicSet, RemoteFile
 
 Progress = Callable[[str, int, int | None], None]
@@ -32,6 +33,7 @@ _PATIENCE_SECONDS = 30
 # Some hosts (that of WikiText) turn Python's own name away.
 _HEADERS = {"User-Agent": "Mozilla/5.0 (compatible; bertwright)"}
 _RANGE_NOT_SATISFIABLE = 416
+_UNPACKING = ".unpacking-"
 
 
 def fetch(
@@ -49,7 +51,9 @@ def fetch(
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"get: {out} cannot be made a folder: {error.strerror}") from None
-    with full_disk_named(out):
+    with full_disk_named(out), held_alone(out):
+        for abandoned in out.glob(f"{_UNPACKING}????????"):
+            shutil.rmtree(abandoned)
         for file in wanted.files:
             known = _recorded(out)
             digest = _checked(file, out, file.sha256 or known.get(file.name), progress)
@@ -171,7 +175,7 @@ def _unpack(archive: Path) -> None:
             new = {top for name in names if not (out / (top := name.partition("/")[0])).exists()}
             if not new:
                 return
-            with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=out) as unpacked:
+            with tempfile.TemporaryDirectory(prefix=_UNPACKING, dir=out) as unpacked:
                 opened.extractall(unpacked, names)
                 for top in sorted(new):
                     (Path(unpacked) / top).rename(out / top)

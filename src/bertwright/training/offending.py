@@ -10,6 +10,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from bertwright.files import atomic_file
+
 
 def save_arrays(file: Path, value: Any) -> None:
     """Save every array and number inside a value as safetensors, named by the way to it.
@@ -17,7 +19,8 @@ def save_arrays(file: Path, value: Any) -> None:
     Goes into dataclasses, objects with attributes, mappings and sequences.
     """
     found = dict(_arrays(value, ""))
-    save_file({name: tensor.contiguous() for name, tensor in found.items()}, file)
+    with atomic_file(file) as temporary:
+        save_file({name: tensor.contiguous() for name, tensor in found.items()}, temporary)
 
 
 def _arrays(value: Any, path: str) -> list[tuple[str, Tensor]]:

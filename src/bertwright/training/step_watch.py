@@ -13,7 +13,6 @@ from typing import Any
 from torch import Tensor
 
 from bertwright.errors import UserError
-from bertwright.files import full_disk_named
 from bertwright.training.batch_source import StepBatch
 from bertwright.training.clock import Place
 from bertwright.training.distributed import Processes
@@ -114,8 +113,7 @@ class StepWatch:
         name = f"not-finite-step-{pending.place.step:08d}-process-{self._processes.rank}"
         file = self._folder / f"{name}.safetensors"
         self._folder.mkdir(parents=True, exist_ok=True)
-        with full_disk_named(file):
-            save_arrays(file, pending.batch)
+        save_arrays(file, pending.batch)
         return (
             f"{what} is not finite at step {pending.place.step} (its batch is saved as {file}): "
             f"{self._remedy}"

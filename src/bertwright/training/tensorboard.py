@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bertwright.errors import MissingExtra
+from bertwright.files import full_disk_named
 from bertwright.training.clock import Place
 from bertwright.training.reporting import Reporter, StepReport
 
@@ -20,22 +21,27 @@ class TensorBoard(Reporter):
             from torch.utils.tensorboard.writer import SummaryWriter
         except ImportError as error:
             raise MissingExtra("tensorboard", "tensorboard") from error
+        self._folder = folder
         self._writer: Any = SummaryWriter(str(folder))
 
     def step(self, report: StepReport) -> None:
         step = report.place.step + 1
-        self._writer.add_scalar("loss", report.loss, step)
+        self._write("loss", report.loss, step)
         for name, loss in report.losses.items():
-            self._writer.add_scalar(f"{name}/loss", loss, step)
-            self._writer.add_scalar(f"{name}/accuracy", report.accuracies[name], step)
+            self._write(f"{name}/loss", loss, step)
+            self._write(f"{name}/accuracy", report.accuracies[name], step)
         for name, share in report.hidden.items():
-            self._writer.add_scalar(f"{name}/hidden", share, step)
-        self._writer.add_scalar("rate", report.rate, step)
-        self._writer.add_scalar("gradient_norm", report.norm, step)
+            self._write(f"{name}/hidden", share, step)
+        self._write("rate", report.rate, step)
+        self._write("gradient_norm", report.norm, step)
 
     def evaluation(self, place: Place, figures: Mapping[str, float]) -> None:
         for name, value in figures.items():
-            self._writer.add_scalar(f"evaluation/{name}", value, place.step)
+            self._write(f"evaluation/{name}", value, place.step)
+
+    def _write(self, name: str, value: float, step: int) -> None:
+        with full_disk_named(self._folder):
+            self._writer.add_scalar(name, value, step)
 
     def close(self) -> None:
         self._writer.close()
