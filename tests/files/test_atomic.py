@@ -157,6 +157,15 @@ def test_a_full_disk_leaves_no_folder(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_full_disk_names_the_file_as_it_will_be_called(tmp_path: Path) -> None:
+    with (
+        pytest.raises(UserError, match=rf"^{tmp_path}/model/recipe\.yaml: File too large"),
+        largest_file(1000),
+        atomic_folder(tmp_path / "model") as folder,
+    ):
+        write_text(folder / "recipe.yaml", "x" * 2000)
+
+
 def test_other_trouble_keeps_its_own_name(tmp_path: Path) -> None:
     with pytest.raises(PermissionError), atomic_folder(tmp_path / "model"):
         raise PermissionError(errno.EACCES, "Permission denied")

@@ -3,6 +3,7 @@
 import errno
 import os
 import sys
+import tempfile
 from typing import Annotated
 
 import typer
@@ -104,7 +105,7 @@ app.command("view")(view.view)
 
 
 _OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
-"""Error numbers of a standard output that takes no more."""
+"""Error numbers of a standard output, or of a temporary file, that takes no more."""
 
 
 def main() -> None:
@@ -131,7 +132,8 @@ def main() -> None:
         elif error.errno in _OF_OUTPUT:
             # What is still to be flushed at the end of the process has nowhere to go.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            print(f"bertwright: standard output: {error.strerror}", file=sys.stderr)
+            where = f"standard output, or temporary files in {tempfile.gettempdir()}"
+            print(f"bertwright: {error.strerror} ({where}): free some space", file=sys.stderr)
         else:
             raise
         sys.exit(2)

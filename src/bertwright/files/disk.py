@@ -23,8 +23,11 @@ def full_disk_named(path: Path) -> Generator[None]:
     except Exception as error:
         number = getattr(error, "errno", None) or _number_in(error)
         if number in FULL:
-            reason = os.strerror(number)
-            raise UserError(f"{path}: {reason}: free some space and run again") from error
+            # Named as it will be called: it may stand in a folder that is not finished.
+            name = re.sub(r"(^|/)\.([^/]+)\.unfinished-[0-9a-f]{16}", r"\1\2", str(path))
+            raise UserError(
+                f"{name}: {os.strerror(number)}: free some space and run again"
+            ) from error
         raise
 
 
