@@ -27,13 +27,13 @@ class Phrases(WholeWords):
         return rows.coordinates.phrase
 
     def _levels(self, rows: Rows) -> list[NDArray[Any]]:
-        known, words = self._known(rows), super()._levels(rows)
+        known, [word] = self._known(rows), super()._levels(rows)
         if known is None:
             raise UserError(
                 f"selection {self.kind} needs text in which they are annotated: prepare it with "
                 f"--annotations COLUMN, --phrases FILE or --tagger PIPELINE"
             )
-        [word], inside = words, known >= 0
+        inside = known >= 0
         begins = np.ones(word.shape, np.bool_)
         begins[:, 1:] = (known[:, 1:] != known[:, :-1]) | (
             ~inside[:, 1:] & (word[:, 1:] != word[:, :-1])
