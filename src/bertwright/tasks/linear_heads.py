@@ -30,10 +30,13 @@ USUAL_STRENGTH = 1.0
 FOLDS, REPEATS = 5, 3
 """Of the cross-validation; it is repeated where examples are few."""
 
-MANY_EXAMPLES = 1000
+MANY_FEATURES = 1000
 """From here on once is enough."""
 
-MAX_SELECTION_FEATURES = 8192
+NEAR = 0.125
+"""Scores that differ by less than this over the root of the number of examples count as equal."""
+
+MAX_SELECTION_FEATURES = 4096
 """On so many features a strength is chosen, of whole examples."""
 
 MAX_BASIS = 2000
@@ -199,27 +202,27 @@ def _minimise(
 
 def _choose_strength(problem: _Problem, seed: int) -> float:
     """Return the strength of the least loss on examples that it was not fitted to, among those that
-    score as well as the best but for half of what chance does: a metric that counts rare labels is
-    not served by the least loss alone."""
+    score as well as the best but for a small part of what chance does: a metric that counts rare
+    labels is not served by the least loss alone."""
     part = problem.part
-    chosen = _selection(problem, seed)
+    chosen, num_features = _selection(problem, seed)
     examples = [part.train[number] for number in chosen]
     folds = min(FOLDS, num_groups(part.task, examples) // 2)
     if folds < 2:
         return USUAL_STRENGTH
     losses, scores = np.zeros(len(STRENGTHS)), np.zeros(len(STRENGTHS))
-    repeats = 1 if len(examples) >= MANY_EXAMPLES else REPEATS
+    repeats = 1 if num_features >= MANY_FEATURES else REPEATS
     for repeat in range(repeats):
         fold = fold_numbers(part.task, examples, folds, REPEATS * seed + repeat)
         loss, score = _validate(problem, dict(zip(chosen, fold, strict=True)))
         losses, scores = losses + loss, scores + score / repeats
-    near = scores >= scores.max() - 0.5 / np.sqrt(len(examples))
+    near = scores >= scores.max() - NEAR / np.sqrt(len(examples))
     return STRENGTHS[int(np.where(near, losses, np.inf).argmin())]
 
 
-def _selection(problem: _Problem, seed: int) -> list[int]:
+def _selection(problem: _Problem, seed: int) -> tuple[list[int], int]:
     """Return the numbers of the examples on which a strength is chosen, all that can be learned
-    where they are few."""
+    where they are few, and how many features they have."""
     part = problem.part
     features: dict[int, int] = {}
     for item in part.items:
@@ -232,7 +235,7 @@ def _selection(problem: _Problem, seed: int) -> list[int]:
         if number in features and total < MAX_SELECTION_FEATURES:
             chosen.append(number)
             total += features[number]
-    return sorted(chosen)
+    return sorted(chosen), total
 
 
 def _validate(
