@@ -185,6 +185,8 @@ def sentence_of(error: Mapping[str, Any], what: str) -> str:
     parts = (str(part) for part in error["loc"] if part not in _NAMES_OF_TYPES)
     path = ".".join(part for part in parts if not part.startswith(("literal[", "dict[")))
     message = error["msg"].removeprefix("Value error, ")
+    if error["type"] == "missing":
+        message = "is missing"
     if (sentence := _SENTENCES.get(error["type"])) is not None:
         limits = {name: _written(limit) for name, limit in error.get("ctx", {}).items()}
         message = f"{sentence.format(**limits)}, not {quoted(error['input'])}"

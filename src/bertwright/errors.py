@@ -3,13 +3,34 @@
 import signal
 from pathlib import Path
 
+MAX_CHARACTERS = 1_000
+"""Of a message: it may repeat what a stranger wrote."""
+
 
 class UserError(Exception):
     """Something the user can mend.
 
-    The message is one sentence that names the file, the line or the key, and says what to do.
-    The command line prints it on stderr and exits with code 2; nothing half-written is left.
+    The message is one sentence that names the file, the line or the key, and says what to do; it
+    stands on one line, whatever it repeats. The command line prints it on stderr and exits with
+    code 2; nothing half-written is left.
     """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_on_one_line(message))
+
+
+def _on_one_line(message: str) -> str:
+    """Return a message without line ends and control characters, its middle left out where it is
+    long: it begins with what is wrong, and ends with what to do."""
+    if len(message) > MAX_CHARACTERS:
+        half = MAX_CHARACTERS // 2
+        message = f"{message[:half]} ... {message[-half:]}"
+    if message.isprintable():
+        return message
+    return "".join(
+        letter if letter.isprintable() else " " if letter.isspace() else ascii(letter)[1:-1]
+        for letter in message
+    )
 
 
 class MissingExtra(UserError):

@@ -117,7 +117,7 @@ def test_few_places_are_answered_at_once(serving, encoder, monkeypatch) -> None:
             {"inputs": [{"question": "bird " * 70, "text": "a"}]},
             "question 1 has 6 tokens more than are read",
         ),
-        ("reader", "/answer", {"inputs": [{"question": "a"}]}, "inputs.0.text: Field required"),
+        ("reader", "/answer", {"inputs": [{"question": "a"}]}, "inputs.0.text: is missing"),
         (
             "reader",
             "/answer",
@@ -206,7 +206,7 @@ MUCH = 2**24
         ("/embed", {"inputs": "a", "truncate": "b" * MUCH}, "must be true or false, not 'bbb"),
         ("/embed", {"inputs": ["a", *[1] * (MUCH // 16)]}, "inputs.1: must be text"),
         ("/rerank", {"query": "a", "texts": [1] * (MUCH // 16)}, "texts.0: must be text"),
-        ("/answer", {"inputs": [{}] * (MUCH // 16)}, "inputs.0.question: Field required"),
+        ("/answer", {"inputs": [{}] * (MUCH // 16)}, "inputs.0.question: is missing"),
     ],
 )
 def test_however_much_is_wrong_it_is_soon_said(serving, path: str, body: Any, words: str) -> None:

@@ -14,7 +14,7 @@ from bertwright.tasks.fitting_heads import default_head
 from bertwright.tasks.formats.examples import Example, TaggedWords
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads import begin
-from bertwright.tasks.task import Task, described, task_of
+from bertwright.tasks.task import StoredTask, Task, described
 from bertwright.tasks.task_model import HeadPlan, TaskModel
 from recipes_at_toy_size import SYSTEMS
 from small_tasks import classes, numbers, pairs, tagged
@@ -115,7 +115,7 @@ def test_a_damaged_folder_is_named(solver, tmp_path: Path) -> None:
     about = json.loads((tmp_path / "task.json").read_text())
     del about["task"]["labels"]
     (tmp_path / "task.json").write_text(json.dumps(about))
-    with pytest.raises(UserError, match=r"task\.json is damaged \('labels'\)"):
+    with pytest.raises(UserError, match=r"task\.json is damaged .*: task\.labels: is missing"):
         load_fine_tuned(tmp_path)
     with pytest.raises(UserError, match="is no fine-tuned model"):
         load_fine_tuned(tmp_path / "elsewhere")
@@ -133,11 +133,11 @@ def test_a_damaged_folder_is_named(solver, tmp_path: Path) -> None:
     ids=lambda task: f"{task.name}-{task.answer.name}",
 )
 def test_a_task_is_described_whole(task: Task) -> None:
-    again = task_of(json.loads(json.dumps(described(task))))
+    again = StoredTask.model_validate(json.loads(json.dumps(described(task)))).task()
     assert again == task
 
 
 def test_a_task_made_in_python_cannot_be_read_from_a_file() -> None:
-    task = task_of(described(Task("own", ClassAnswer())))
+    task = StoredTask.model_validate(described(Task("own", ClassAnswer()))).task()
     with pytest.raises(UserError, match="examples of this task were made in Python"):
         task.read(Path("file"))

@@ -19,6 +19,16 @@ def require_finite(tensors: Mapping[str, Tensor], origin: Path) -> None:
             )
 
 
+def require_numbers(outputs: Tensor) -> Tensor:
+    """Return the outputs of a model; UserError where they hold NaN or infinity: finite weights may
+    be so large that they overflow."""
+    if not is_finite(outputs):
+        raise UserError(
+            "the model gives NaN or infinity: its weights are damaged, or its training has failed"
+        )
+    return outputs
+
+
 def is_finite(tensor: Tensor) -> bool:
     """Return whether every number of a tensor is finite.
 

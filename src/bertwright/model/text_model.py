@@ -19,6 +19,7 @@ from bertwright.errors import UserError
 from bertwright.machine.process import usual_device
 from bertwright.machine.speed import usual_precision
 from bertwright.model.faster import faster
+from bertwright.model.finite import require_numbers
 from bertwright.model.folder import save_model
 from bertwright.model.generating.continuing import Continuation
 from bertwright.model.generating.decoding import decoding_of
@@ -145,7 +146,7 @@ class TextModel:
                 pooled = torch.nn.functional.normalize(pooled, dim=-1)
             if vectors is None:
                 vectors = np.empty((len(rows), pooled.shape[1]), np.float32)
-            vectors[batch.numbers] = pooled.cpu().numpy()
+            vectors[batch.numbers] = require_numbers(pooled.cpu()).numpy()
         if vectors is None:
             return np.empty((0, chosen.width), np.float32)
         return vectors
@@ -195,7 +196,7 @@ class TextModel:
         hidden = pieces == mask
         where = hidden[0].nonzero().T
         states = states_asked(self.model, pieces, coordinates, hidden, where, mask)[0]
-        chances = torch.softmax(self.model.logits(states).float(), -1)
+        chances = require_numbers(torch.softmax(self.model.logits(states).float(), -1))
         chances = chances.topk(min(top_k, len(self.tokenizer.ids)))
         return [
             [

@@ -243,4 +243,8 @@ def _with_parent(stated: Mapped, path: Path, children: tuple[Path, ...] = ()) ->
     if path.resolve() in children:
         raise UserError(f"{path}: extends {parent}, which extends it in turn")
     beside, children = path.parent / parent, (*children, path.resolve())
-    return revised(read(beside if beside.suffix and beside.is_file() else parent, children), own)
+    try:
+        known = read(beside if beside.suffix and beside.is_file() else parent, children)
+    except OSError as error:
+        raise UserError(f"{path}: extends {quoted(parent)}: {error.strerror}") from error
+    return revised(known, own)

@@ -11,11 +11,13 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from pydantic import Field, ValidationError
 from torch import Tensor
 
-from bertwright.axes import ReadingPrecision
+from bertwright.axes import ReadingPrecision, Settings, explain
 from bertwright.errors import UserError
-from bertwright.files import json_value, write_text
+from bertwright.files import parse_json, read_text, write_text
+from bertwright.model.finite import require_numbers
 from bertwright.model.folder import (
     CARD,
     RECIPE,
@@ -43,7 +45,7 @@ from bertwright.tasks.formats.examples import (
     TaggedWords,
 )
 from bertwright.tasks.heads import Head, HeadChoice, shapes_of
-from bertwright.tasks.task import Task, described, task_of
+from bertwright.tasks.task import StoredTask, Task, described
 from bertwright.tasks.task_model import HeadPlan, TaskModel
 from bertwright.text.tokenizers import Tokenizer
 
@@ -154,7 +156,7 @@ class FineTuned(TextModel):
             own = [rows[n] for n in numbers]
             where = flat_places(own, batch.pieces.shape[1]).to(self.device) if places else None
             sizes = [self.answering.num_answers(row) for row in own]
-            found = of(batch, where, sizes).cpu().numpy()
+            found = require_numbers(of(batch, where, sizes).cpu()).numpy()
             yield numbers, np.split(found, np.cumsum(sizes)[:-1])
 
     def answered(self, batch: ReadBatch, where: Tensor | None, sizes: Sequence[int]) -> Tensor:
@@ -231,16 +233,25 @@ def load_fine_tuned(folder: Path, precision: ReadingPrecision | None = None) -> 
 
 def read_told(folder: Path) -> Told:
     """What a folder says of its task; UserError where that is damaged."""
+    file = folder / TASK
+    about = parse_json(read_text(file), str(file), "copy it again")
     try:
-        about = json_value((folder / TASK).read_text(encoding="utf-8"))
-        task = task_of(about["task"])
-        plan = HeadPlan(HeadChoice.choose(about["head"]), num_outputs(task), task.answer.name)
-        adaptation = Adaptation.choose(about["adaptation"])
-        return Told(task, plan, adaptation, int(about["length"]), float(about["temperature"]))
-    except (ValueError, KeyError, TypeError) as error:
-        if "--plugin" in str(error):
-            raise UserError(f"{folder / TASK}: {error}") from error
-        raise UserError(f"{folder / TASK} is damaged ({error}): copy it again") from error
+        stored = _Stored.model_validate(about)
+    except ValidationError as error:
+        raise explain(error, f"{file} is damaged or of another version") from error
+    task = stored.task.task()
+    plan = HeadPlan(stored.head, num_outputs(task), task.answer.name)
+    return Told(task, plan, stored.adaptation, stored.length, stored.temperature)
+
+
+class _Stored(Settings):
+    """The content of task.json, as :meth:`FineTuned.told` writes it."""
+
+    task: StoredTask
+    head: HeadChoice
+    adaptation: Adaptation
+    length: int = Field(ge=1, le=1 << 20)
+    temperature: float = Field(ge=1e-6, le=1e6)
 
 
 def num_outputs(task: Task) -> int:

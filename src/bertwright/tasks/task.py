@@ -1,12 +1,14 @@
 """What a task is: how its examples are read, what they ask, and how answers are scored."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bertwright.axes import did_you_mean
+from pydantic import Field
+
+from bertwright.axes import Settings, did_you_mean
 from bertwright.errors import UserError
 from bertwright.tasks.answers.answer import Answer, Prediction, told
 from bertwright.tasks.formats.examples import Examples
@@ -121,13 +123,16 @@ def described(task: Task) -> dict[str, Any]:
     }
 
 
-def task_of(stated: Mapping[str, Any]) -> Task:
-    """The task that :func:`described` gave."""
-    return Task(
-        name=stated["name"],
-        answer=Answer.choose(stated["answer"]),
-        reader=Reader.choose(stated["reader"]),
-        metrics=tuple(stated["metrics"]),
-        labels=tuple(stated["labels"]),
-        source=stated["source"],
-    )
+class StoredTask(Settings):
+    """A task as :func:`described` writes it."""
+
+    name: str
+    answer: Answer
+    reader: Reader
+    metrics: tuple[str, ...]
+    labels: tuple[str, ...] = Field(max_length=1 << 20)
+    source: str
+
+    def task(self) -> Task:
+        """Return the task; UserError for a metric that does not belong to its answer."""
+        return Task(self.name, self.answer, self.reader, self.metrics, self.labels, self.source)

@@ -68,7 +68,7 @@ def read_piece_counts(file: Path, size: int) -> NDArray[np.int64]:
     """Return how often each of so many pieces stands in the training split, (V,)."""
     try:
         counts: NDArray[np.int64] = np.load(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError, SyntaxError):
+    except Exception:  # NumPy reads a header as Python, and raises whatever that does
         raise damaged(file, "it is no NumPy array") from None
     if counts.dtype != np.int64 or counts.shape != (size,) or (counts < 0).any():
         raise damaged(file, f"it is not {size:,} counts")

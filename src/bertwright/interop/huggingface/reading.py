@@ -113,6 +113,10 @@ def read_folder(folder: Path) -> Found:
         settings = family.settings(config)
     except UserError as error:
         raise UserError(f"{folder}: {error}") from error
+    except (RuntimeError, LookupError) as error:  # of tensors that do not fit together
+        raise UserError(
+            f"{folder}: its tensors are not those of {family.class_name} ({error}): copy it again"
+        ) from error
     tokenizer = read_tokenizer(folder, config, family.special_pieces)
     begin = config.get("decoder_start_token_id")
     recipe = _recipe(folder, family, settings, purpose, tensors, tokenizer, begin)

@@ -162,7 +162,7 @@ def _parquet(path: Path, header: tuple[str, ...] | None, wanted: list[str]) -> I
             for row in batch.to_pylist():
                 number += 1
                 yield f"{path} row {number}", row
-    except pyarrow.ArrowException as error:
+    except (pyarrow.ArrowException, OSError) as error:
         raise UserError(f"{path} is no whole Parquet file ({error}): fetch it again") from error
 
 
