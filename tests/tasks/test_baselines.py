@@ -65,7 +65,7 @@ ALL: dict[str, tuple[Any, Any, list[str]]] = {
     "class": ("class", classes(), ["majority class", "TF-IDF with logistic regression"]),
     "pairs": ("class", pairs(), ["majority class", "TF-IDF with logistic regression"]),
     "labels": (
-        "labels", several_labels(), ["labels of most texts", "TF-IDF with logistic regression"]
+        "labels", several_labels(), ["most frequent labels", "TF-IDF with logistic regression"]
     ),
     "number": ("number", numbers(), ["mean of the numbers", "TF-IDF with ridge regression"]),
     "tags": ("tags", tagged(), ["most frequent tag", "most frequent tag of each word"]),

@@ -33,7 +33,7 @@ def tag_of_word(
 @dataclass(frozen=True)
 class Constant(Baseline):
     """One answer for everything: the most frequent class, tag or option, every label that most
-    texts have, the mean number, or that there is no answer."""
+    texts have or else the most frequent one, the mean number, or that there is no answer."""
 
     kind: ClassVar[str] = "constant"
     answer: Any
@@ -54,7 +54,8 @@ class Constant(Baseline):
             case "labels":
                 counts = Counter(labels)
                 frequent = tuple(sorted(label for label in counts if 2 * counts[label] > number))
-                return Constant(frequent, "labels of most texts", number)
+                frequent = frequent or ((_most_frequent(counts),) if counts else ())
+                return Constant(frequent, "most frequent labels", number)
             case "number":
                 right = [cast(float, task.answer.reference(example)) for example in examples]
                 return Constant(fmean(right), "mean of the numbers", number)
