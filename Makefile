@@ -16,7 +16,8 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input
 TORCH := $(shell grep '^torch==' constraints.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-machines recipes analyses compressions check format documents studies bench clean
+.PHONY: help setup quickstart test test-machines fuzz recipes analyses compressions check format documents \
+    studies bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +33,11 @@ test: .venv/.development ## Run all tests (warnings are errors)
 
 test-machines: .venv/.development ## Run what computes as on other processors and compilers, and compare
 	$(BIN)/python tests/machines --document docs/results/machines.md
+
+fuzz: .venv/.development ## Give the program strange inputs, kills and full disks (half an hour)
+	$(BIN)/python -m fuzz inputs --count 100000
+	$(BIN)/python -m fuzz kills --count 200
+	$(BIN)/python -m fuzz disk --count 10
 
 check: .venv/.development ## Check format, lint, types, imports between rooms, documents
 	$(BIN)/ruff format --check .
