@@ -100,8 +100,8 @@ def check_arrays(folder: Path, split: "Split", tokenizer_size: int) -> NDArray[n
 
     found, num_words = np.zeros(tokenizer_size, np.int64), 0
     for start, stop in _stretches(split.num_pieces):
-        pieces, marks = split.pieces(start, stop), split.marks(start, stop)
-        if int(pieces.max()) >= tokenizer_size or int(pieces.min()) < 0:
+        pieces, marks = split.stored_pieces[start:stop], split.marks(start, stop)
+        if int(pieces.max()) >= tokenizer_size:
             raise refuse("pieces", f"a piece is not below {tokenizer_size:,}")
         found += np.bincount(pieces, minlength=tokenizer_size)
         for array, mark, starts in (
@@ -111,12 +111,13 @@ def check_arrays(folder: Path, split: "Split", tokenizer_size: int) -> NDArray[n
             inside = slice(*np.searchsorted(starts[:-1], (start, stop)))
             if not np.array_equal(starts[inside], start + np.flatnonzero(marks & mark)):
                 raise refuse(array, "they do not start where the marks have them")
-        words = np.cumsum(marks & WORD_START, dtype=np.int64)
-        before = num_words + words[::RANK_EVERY] - (marks[::RANK_EVERY] & WORD_START)
+        blocks = np.arange(0, len(marks), RANK_EVERY)
+        words = np.add.reduceat(marks & WORD_START, blocks, dtype=np.int64)
+        before = num_words + np.cumsum(words) - words
         first = start // RANK_EVERY
         if not np.array_equal(split.words_before[first : first + len(before)], before):
             raise refuse("words_before", "words are not where the marks have them")
-        num_words += int(words[-1])
+        num_words += int(words.sum())
     if num_words != split.num_words:
         raise refuse("word_bytes", f"the marks have {num_words:,} words")
     _check_beside(folder, split)

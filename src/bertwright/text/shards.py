@@ -99,7 +99,7 @@ class Split:
         self.num_documents = counts.documents
         self.num_sentences = counts.sentences
         self.num_words = counts.words
-        self._pieces = array("pieces", manifest.piece_type)
+        self.stored_pieces: NDArray[np.unsignedinteger[Any]] = array("pieces", manifest.piece_type)
         self._marks = array("marks", "uint8")
         self._word_bytes = array("word_bytes", "uint16")
         self.words_before: NDArray[np.int64] = array("words_before", "int64")
@@ -173,7 +173,7 @@ class Split:
 
     def pieces(self, start: int, stop: int) -> NDArray[np.int32]:
         """The pieces of [start, stop)."""
-        return self._pieces[start:stop].astype(np.int32)
+        return self.stored_pieces[start:stop].astype(np.int32)
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
         """The marks of [start, stop)."""
@@ -184,7 +184,7 @@ class Split:
     ) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
         """Pieces and marks, (B, length) each, of the stretches that begin at ``starts`` (B,)."""
         places = np.asarray(starts, dtype=np.int64)[:, None] + np.arange(length)
-        return self._pieces[places].astype(np.int32), self._marks[places]
+        return self.stored_pieces[places].astype(np.int32), self._marks[places]
 
     def word_bytes(self, start: int, stop: int) -> NDArray[np.uint16]:
         """UTF-8 bytes of the words that start in [start, stop), in order.
