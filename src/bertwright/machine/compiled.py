@@ -102,9 +102,8 @@ def largest_error(value: Any, right: Any) -> float:
 
 
 def _error(value: "torch.Tensor", right: "torch.Tensor") -> float:
-    exact = right.double()
-    error = (value.double() - exact).abs()
-    error = error.masked_fill(value.double() == exact, 0.0)
+    exact, inexact = right.detach().double(), value.detach().double()
+    error = (inexact - exact).abs().masked_fill(inexact == exact, 0.0)
     if not right.is_floating_point():
         return float(error.gt(1).any())
     size = exact.abs()

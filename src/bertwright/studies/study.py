@@ -222,8 +222,8 @@ def all_studies() -> Iterable[Study]:
     return sorted((Study.load(name) for name in study_names()), key=order)
 
 
-def _read(name: str | Path) -> dict[str, Any]:
-    """What a study states, merged into what it extends."""
+def _read(name: str | Path, children: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """Return what a study states, merged into what it extends; ``children`` extend it."""
     path = Path(name)
     if path.suffix not in (".yaml", ".yml"):
         path = _claims() / f"{name}.yaml"
@@ -233,10 +233,9 @@ def _read(name: str | Path) -> dict[str, Any]:
     parent = stated.pop("extends", None)
     if parent is None:
         return stated
-    try:
-        return merged(_read(parent), stated)
-    except RecursionError:
-        raise UserError(f"{path}: extends {parent}, which extends it in turn") from None
+    if path.resolve() in children:
+        raise UserError(f"{path}: extends {parent}, which extends it in turn")
+    return merged(_read(parent, (*children, path.resolve())), stated)
 
 
 def _claims() -> Path:
