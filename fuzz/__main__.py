@@ -12,7 +12,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
 def main() -> int:
-    """Return 0 where nothing was found, else 1."""
+    """Return 0 where there are no findings, else 1."""
     parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
     parser.add_argument("what", choices=("inputs", "kills", "disk"))
     parser.add_argument("--count", type=int, help="How many inputs, kills or full disks.")
@@ -20,29 +20,29 @@ def main() -> int:
     parser.add_argument("--only", help="One verb, or one kind of inputs.")
     parser.add_argument("--number", type=int, help="Only the input of this number.")
     parser.add_argument("--json", action="store_true", help="Print one line of JSON.")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     import torch
 
     torch.set_num_threads(1)  # other threads would not come along into a fork
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"
-        found = _run(asked, Path(folder))
-    print(json.dumps(found) if asked.json else json.dumps(found, indent=1))
-    return 1 if found["findings"] else 0
+        report = _run(options, Path(folder))
+    print(json.dumps(report) if options.json else json.dumps(report, indent=1))
+    return 1 if report["findings"] else 0
 
 
-def _run(asked: argparse.Namespace, folder: Path) -> dict[str, object]:
-    if asked.what == "kills":
+def _run(options: argparse.Namespace, folder: Path) -> dict[str, object]:
+    if options.what == "kills":
         from fuzz.kills import kills
 
-        return kills(folder, asked.count or 200, asked.seed, asked.only)
-    if asked.what == "disk":
+        return kills(folder, options.count or 200, options.seed, options.only)
+    if options.what == "disk":
         from fuzz.disk import full_disks
 
-        return full_disks(folder, asked.count or 10, asked.seed, asked.only)
+        return full_disks(folder, options.count or 10, options.seed, options.only)
     from fuzz.inputs import inputs
 
-    return inputs(folder, asked.count or 100_000, asked.seed, asked.only, asked.number)
+    return inputs(folder, options.count or 100_000, options.seed, options.only, options.number)
 
 
 if __name__ == "__main__":

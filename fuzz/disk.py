@@ -49,8 +49,8 @@ def _fill(writer: Writer, place: Path, limit: int, whole: dict[str, str]) -> lis
     ended = run(writer.command(place), prepare=partial(_limit_files, limit))
     if ended.code == 0:
         return ["it ended well"] if tree(place) != whole else []
-    said = [line for line in ended.errors.splitlines() if line.startswith("bertwright: ")]
-    if ended.code != 2 or len(said) != 1 or "Traceback" in ended.errors:
+    sentences = [line for line in ended.errors.splitlines() if line.startswith("bertwright: ")]
+    if ended.code != 2 or len(sentences) != 1 or "Traceback" in ended.errors:
         findings.append(f"exit code {ended.code}: {ended.errors.strip()[-500:]}")
     if wrong := writer.half_written(place, whole):
         findings.append(wrong)

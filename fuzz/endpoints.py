@@ -72,8 +72,8 @@ class Endpoints(Kind):
         if answer.status_code not in ANSWERED:
             raise AssertionError(f"{answer.status_code} {answer.text[:200]}")
         if answer.status_code != 200:
-            said = answer.json()["error"]
-            raise UserError(said["message"] if isinstance(said, dict) else said)
+            error = answer.json()["error"]
+            raise UserError(error["message"] if isinstance(error, dict) else error)
         if path != "/explore":
             json.loads(answer.content, parse_constant=_refuse)
 

@@ -39,8 +39,8 @@ def run(
     if kill_after is not None:
         time.sleep(kill_after)
         os.kill(process, signal.SIGKILL)
-    with open(read_end, errors="replace") as said:
-        errors = said.read()
+    with open(read_end, errors="replace") as stream:
+        errors = stream.read()
     _, status = os.waitpid(process, 0)
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
     return Ended(code, errors, time.monotonic() - began)

@@ -1,4 +1,4 @@
-"""Inputs that nobody would write, by the hundred thousand: each ends in a sentence or a result."""
+"""Strange inputs by the hundred thousand: every one ends in one sentence or a result."""
 
 import random
 import resource
@@ -6,7 +6,6 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,15 +47,15 @@ def inputs(
     _limit_memory()
     began, findings, by_kind = time.monotonic(), list[dict[str, Any]](), Counter[str]()
     sentences = 0
-    for each in range(count) if number is None else [number]:
-        draw = random.Random(f"{seed} {each}")
+    for index in range(count) if number is None else [number]:
+        draw = random.Random(f"{seed} {index}")
         kind = draw.choices(kinds, [kind.weight for kind in kinds])[0]
         by_kind[kind.name] += 1
         case = kind.case(draw)
         ended = _ended(case, scratch)
         sentences += ended is None
         if isinstance(ended, dict):
-            findings.append({"number": each, "kind": kind.name, **ended})
+            findings.append({"number": index, "kind": kind.name, **ended})
             if number is not None:
                 print(ended["traceback"])
     seconds = time.monotonic() - began
@@ -65,7 +64,7 @@ def inputs(
         "inputs": sum(by_kind.values()),
         "by_kind": dict(sorted(by_kind.items())),
         "sentences": sentences,
-        "found": len(findings),
+        "num_findings": len(findings),
         "findings": _distinct(findings),
         "again": again if only is None else f"{again} --only {only!r}",
         "seed": seed,
@@ -80,28 +79,30 @@ def _ended(case: Case, scratch: Path) -> dict[str, Any] | bool | None:
         case.run()
         ended = True
     except UserError as error:
-        said = str(error)
-        if "\n" in said or not 0 < len(said) <= LONGEST_SENTENCE:
-            return _finding(case, "no sentence", said[:300], traceback.format_exc())
+        message = str(error)
+        if "\n" in message or not 0 < len(message) <= LONGEST_SENTENCE:
+            return _finding(case, "no sentence", message[:300])
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
         where = _where(error)
         return _finding(case, f"{type(error).__name__} at {where}", str(error)[:300])
     if (seconds := time.process_time() - began) > MOST_SECONDS:
-        return _finding(case, "slow", f"{seconds:.0f} s", "")
+        return _finding(case, "slow", f"{seconds:.0f} s")
     if ended is None and case.output is not None and case.output.exists():
-        return _finding(case, "half-written", str(case.output), "")
+        return _finding(case, "half-written", str(case.output))
     if left := [path.name for path in scratch.rglob("*.unfinished-*")]:
-        return _finding(case, "left behind", left[0], "")
+        return _finding(case, "left behind", left[0])
     return ended
 
 
-def _finding(case: Case, what: str, said: str, trace: str | None = None) -> dict[str, Any]:
-    trace = traceback.format_exc() if trace is None else trace
-    with suppress(UnicodeError):
-        said.encode()
-    return {"what": what, "said": ascii(said), "input": ascii(case.what[:400]), "traceback": trace}
+def _finding(case: Case, what: str, message: str) -> dict[str, Any]:
+    return {
+        "what": what,
+        "message": ascii(message),
+        "input": ascii(case.what[:400]),
+        "traceback": traceback.format_exc(),
+    }
 
 
 def _where(error: BaseException) -> str:
@@ -116,9 +117,9 @@ def _distinct(findings: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     counts = Counter((f["kind"], f["what"]) for f in findings)
     first: dict[tuple[str, str], dict[str, Any]] = {}
     for finding in findings:
-        own = {name: value for name, value in finding.items() if name != "traceback"}
+        shown = {name: value for name, value in finding.items() if name != "traceback"}
         key = finding["kind"], finding["what"]
-        first.setdefault(key, {**own, "times": counts[key]})
+        first.setdefault(key, {**shown, "times": counts[key]})
     return list(first.values())[:SHOWN]
 
 

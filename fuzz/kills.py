@@ -61,9 +61,9 @@ def _whole(writer: Writer, folder: Path) -> tuple[Tree, float]:
     ended = run(writer.command(place))
     if ended.code != 0:
         raise RuntimeError(f"{writer.name} cannot be run: {ended.errors}")
-    found = tree(place)
+    whole = tree(place)
     shutil.rmtree(place)
-    return found, ended.seconds
+    return whole, ended.seconds
 
 
 def _kill(

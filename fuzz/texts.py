@@ -56,33 +56,33 @@ def rows(draw: random.Random, keys: tuple[str, ...]) -> list[dict[str, Any]]:
     return [{key: sentence(draw) for key in keys} for _ in range(draw.randint(1, 4))]
 
 
-def table(draw: random.Random, ending: str, found: list[dict[str, Any]]) -> bytes:
+def table(draw: random.Random, ending: str, records: list[dict[str, Any]]) -> bytes:
     """Return rows in a format, with a change somewhere, mostly."""
     if ending == "parquet":
         with suppress(pyarrow.ArrowException, TypeError, AttributeError, OverflowError, ValueError):
-            found = changed(draw, found) if draw.random() < 0.7 else found
+            records = changed(draw, records) if draw.random() < 0.7 else records
             held = io.BytesIO()
-            parquet.write_table(pyarrow.Table.from_pylist(found), held)
+            parquet.write_table(pyarrow.Table.from_pylist(records), held)
             return changed_bytes(draw, held.getvalue()) if draw.random() < 0.3 else held.getvalue()
         return b"PAR1"
     if ending == "jsonl":
-        found = changed(draw, found) if draw.random() < 0.6 else found
-        lines = found if isinstance(found, list) else [found]
+        records = changed(draw, records) if draw.random() < 0.6 else records
+        lines = records if isinstance(records, list) else [records]
         text = "".join(f"{as_json(row)}\n" for row in lines)
     elif ending == "json":
-        text = as_json(changed(draw, found))
+        text = as_json(changed(draw, records))
     elif ending in ("csv", "tsv"):
         held_text = io.StringIO()
-        keys = list(found[0])
+        keys = list(records[0])
         if ending == "csv":
             writer = csv.writer(held_text)
-            writer.writerows([keys, *([row.get(key) for key in keys] for row in found)])
+            writer.writerows([keys, *([row.get(key) for key in keys] for row in records)])
         else:
-            lines = [keys, *([str(row.get(key)) for key in keys] for row in found)]
+            lines = [keys, *([str(row.get(key)) for key in keys] for row in records)]
             held_text.write("".join("\t".join(line) + "\n" for line in lines))
         text = held_text.getvalue()
     else:
-        text = "\n".join(" ".join(map(str, row.values())) for row in found)
+        text = "\n".join(" ".join(map(str, row.values())) for row in records)
     text = changed_text(draw, text) if draw.random() < 0.5 else text
     content = text.encode("utf-8", "surrogatepass")
     return changed_bytes(draw, content) if draw.random() < 0.2 else content
@@ -115,7 +115,7 @@ class TextFiles(Kind):
             options["language_column"] = draw.choice(("lang", "known", ""))
         if draw.random() < 0.2:
             options["annotations"] = draw.choice(("known", "text"))
-        given: Any = f"en={file}" if draw.random() < 0.1 else file
+        source: Any = f"en={file}" if draw.random() < 0.1 else file
         what = f"{file.name} {options} {content!r}"
         if draw.random() < 0.15:
             self._out.parent.mkdir(exist_ok=True)
@@ -123,14 +123,14 @@ class TextFiles(Kind):
 
             def prepared() -> object:
                 return prepare(
-                    given, self._out, self._tokenizer, heldout=heldout, num_workers=1, **options
+                    source, self._out, self._tokenizer, heldout=heldout, num_workers=1, **options
                 )
 
             return Case(what, prepared, self._out)
 
         def read() -> None:
             plain = {k: v for k, v in options.items() if k != "annotations"}
-            for document in read_documents(find_sources([given], **plain), ReadCounts()):
+            for document in read_documents(find_sources([source], **plain), ReadCounts()):
                 document.text.encode()
 
         return Case(what, read)
@@ -200,14 +200,14 @@ class TaskFiles(Kind):
                 ("prompt",),
             )
         )
-        found = rows(draw, keys)
-        for row in found:
+        records = rows(draw, keys)
+        for row in records:
             last = keys[-1]
             odd = draw.random() < 0.2
             row[last] = (
                 junk(draw) if odd else draw.choice((row[last], "0", "1", 0, 1, ["a", "b"], 2.5))
             )
-        return table(draw, ending, found)
+        return table(draw, ending, records)
 
     def _columns(self, draw: random.Random) -> bytes:
         lines: list[str] = []
@@ -232,7 +232,11 @@ class Predictions(Kind):
     weight: ClassVar[float] = 3
 
     def __init__(self, made: Workspace, scratch: Path) -> None:
-        self._made, self._folder, self._out = made, scratch / "asked", scratch / "said.jsonl"
+        self._made, self._folder, self._out = (
+            made,
+            scratch / "texts to predict",
+            scratch / "predictions.jsonl",
+        )
         self._folder.mkdir()
         self._model = load_fine_tuned(made.tuned, "float32")
 

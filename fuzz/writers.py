@@ -111,14 +111,14 @@ def writers(made: Workspace) -> list[Writer]:
 
 def tree(folder: Path) -> Tree:
     """Return the digests of the files below a folder that are there for a user to see, by name."""
-    found: Tree = {}
+    digests: Tree = {}
     for file in sorted(folder.rglob("*")):
         name = str(file.relative_to(folder))
         hidden = any(".unfinished-" in part for part in name.split("/"))
         of_time = file.name in OF_TIME or (OF_CHECKPOINTS in name and file.suffix == ".json")
         if file.is_file() and not hidden and not of_time:
-            found[name] = hashlib.sha256(file.read_bytes()).hexdigest()
-    return found
+            digests[name] = hashlib.sha256(file.read_bytes()).hexdigest()
+    return digests
 
 
 def _broken_run(run_folder: Path, there: Tree, whole: Tree) -> str | None:

@@ -37,8 +37,8 @@ class LimitedHeads(HttpToolsProtocol):
     """A connection that is closed on heads, trailers and chunks without end, and on too many
     requests at once."""
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._in_head = self._in_body = self._begins = self._too_many = False
         self._num_bytes = self._num_of_bodies = self._num_headers = 0
         self._body_bytes = 0

@@ -98,12 +98,12 @@ def check_arrays(folder: Path, split: "Split", tokenizer_size: int) -> NDArray[n
     def refuse(array: str, why: str) -> UserError:
         return damaged(folder / shard_name(split.name, array), why)
 
-    found, num_words = np.zeros(tokenizer_size, np.int64), 0
+    counts, num_words = np.zeros(tokenizer_size, np.int64), 0
     for start, stop in _stretches(split.num_pieces):
         pieces, marks = split.stored_pieces[start:stop], split.marks(start, stop)
         if int(pieces.max()) >= tokenizer_size:
             raise refuse("pieces", f"a piece is not below {tokenizer_size:,}")
-        found += np.bincount(pieces, minlength=tokenizer_size)
+        counts += np.bincount(pieces, minlength=tokenizer_size)
         for array, mark, starts in (
             ("documents", DOCUMENT_START, split.document_starts),
             ("sentences", SENTENCE_START, split.sentence_starts),
@@ -121,7 +121,7 @@ def check_arrays(folder: Path, split: "Split", tokenizer_size: int) -> NDArray[n
     if num_words != split.num_words:
         raise refuse("word_bytes", f"the marks have {num_words:,} words")
     _check_beside(folder, split)
-    return found
+    return counts
 
 
 def _check_beside(folder: Path, split: "Split") -> None:
