@@ -1,6 +1,9 @@
 """Small tasks on made-up texts, each of which can be learned by heart."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
 
 from bertwright.tasks.formats.examples import Example, Options, Question, TaggedWords
 from bertwright.tasks.task_training import Watch
@@ -107,3 +110,12 @@ def until(score: float) -> Watch:
                 self.clock.end(place.step)
 
     return Until
+
+
+def assert_same_predictions(
+    lines: Iterable[Mapping[str, Any]], others: Iterable[Mapping[str, Any]]
+) -> None:
+    """Assert that lines of ``predict`` are equal up to rounding, which depends on the batch."""
+    for line, other in zip(lines, others, strict=True):
+        assert {**line, "probabilities": None} == {**other, "probabilities": None}
+        assert line["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)

@@ -12,7 +12,7 @@ from transformers import BertConfig, BertModel
 from bertwright.bench.finetuning import comparing, peer
 from bertwright.bench.finetuning.plan import Plan
 from bertwright.errors import UserError
-from bertwright.interop.huggingface.tokenizer_files import write_tokenizer
+from bertwright.interop.huggingface.tokenizer_writing import write_tokenizer
 from bertwright.text.tokenizers import WordPieceChoice
 from bertwright.text.vocabularies import train_tokenizer
 from small_tasks import ENGLISH, classes, numbers, options, questions, tagged

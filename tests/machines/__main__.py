@@ -7,76 +7,24 @@ which this processor lacks is left out, and that is said.
 
 import argparse
 import json
-import os
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+from settings import Setting, settings
+
 from bertwright.document import table, write_section
-from bertwright.machine.description import has_instructions
 
 HERE = Path(__file__).parent
 TESTS = HERE.parent
 ROOMS = ("machine", "encoder", "objectives", "optimisers", "model", "training/compilation")
 
-COMPILERS = re.compile(r"(.*-)?(g\+\+|gcc|c\+\+|cc|clang|clang\+\+|cpp)(-\d+)?$")
-
-GENERIC = """#!/bin/sh
-# What -march=native means to a compiler that is older than the processor.
-exec g++ "$@" -march=x86-64-v4 -mavx512bf16 -mtune=generic -ftree-slp-vectorize
-"""
-
 TOLERANCES = {"float32": 1e-4, "bf16": 5e-3}
 """By how much the losses of a setting may be off those of the first, relative."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """A machine, as environment variables make it out of this one."""
-
-    name: str
-    environment: Mapping[str, str] = field(default_factory=dict)
-    instructions: str | None = None
-    miscompiles: bool = False
-
-
-def settings(folder: Path) -> list[Setting]:
-    """Return the settings; what they need lies in a folder."""
-    wrapper = folder / "generic-g++"
-    wrapper.write_text(GENERIC)
-    wrapper.chmod(0o755)
-    return [
-        Setting("as it is"),
-        Setting(
-            "AVX2 alone", {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}, "avx2"
-        ),
-        Setting(
-            "generic tuning for x86-64-v4",
-            {"CXX": str(wrapper)},
-            "avx512_bf16",
-            miscompiles=True,
-        ),
-        Setting("no compiler", {"PATH": str(_path_without_compilers(folder / "bin"))}),
-        Setting("a compiler that fails", {"CXX": "/bin/false"}),
-    ]
-
-
-def _path_without_compilers(folder: Path) -> Path:
-    """Return a folder with a link to every program of the path that is no compiler."""
-    folder.mkdir()
-    for directory in reversed(os.environ["PATH"].split(os.pathsep)):
-        for program in Path(directory).glob("*"):
-            if not COMPILERS.fullmatch(program.name):
-                link = folder / program.name
-                link.unlink(missing_ok=True)
-                link.symlink_to(program)
-    return folder
 
 
 @dataclass
@@ -93,11 +41,7 @@ class Result:
 
 def run(setting: Setting, folder: Path, workers: int) -> Result:
     """Run everything under one setting, with caches of its own."""
-    caches = {
-        "XDG_CACHE_HOME": str(folder / "cache"),
-        "TORCHINDUCTOR_CACHE_DIR": str(folder / "code"),
-    }
-    environment = {**os.environ, **caches, **setting.environment}
+    environment = setting.environment(folder)
 
     def python(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, *arguments]
@@ -148,9 +92,8 @@ def main() -> None:
     results, wrong = list[Result](), list[str]()
     with tempfile.TemporaryDirectory() as folder:
         for number, setting in enumerate(settings(Path(folder))):
-            needed = setting.instructions
-            if needed is not None and not has_instructions(needed):
-                print(f"{setting.name}: left out, this processor has no {needed}")
+            if not setting.possible:
+                print(f"{setting.name}: left out, this processor has no {setting.instructions}")
                 continue
             caches = Path(folder) / str(number)
             caches.mkdir()

@@ -17,7 +17,7 @@ from bertwright.training.distributed import ALONE
 from bertwright.training.doctor import Finding, by_heart, examine, range_test, short_run
 from bertwright.training.doctor.range_test import Range
 from bertwright.training.doctor.trial import Trial, with_batches
-from bertwright.training.pretraining import Pretrained
+from bertwright.training.pretraining_run import Pretrained
 from bertwright.training.step_watch import NotFinite
 
 SOUND = (

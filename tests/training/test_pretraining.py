@@ -23,10 +23,11 @@ from bertwright.files import held
 from bertwright.model.folder import TRAINING, load_model
 from bertwright.model.model import Model
 from bertwright.text.shards import Data
-from bertwright.training import pretraining
+from bertwright.training import pretraining_run
 from bertwright.training.charts import draw_losses
 from bertwright.training.metrics_file import read_metrics
-from bertwright.training.pretraining import Pretrained, pretrain
+from bertwright.training.pretraining import pretrain
+from bertwright.training.pretraining_run import Pretrained
 from bertwright.training.run_folder import fitted
 from bertwright.training.step_watch import NotFinite
 from recipes_at_toy_size import SYSTEMS, toy
@@ -57,7 +58,7 @@ def assert_equal(a: Path, b: Path) -> None:
 def test_a_run_leaves_a_model_folder(
     data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pretraining, "draw_losses", draw_losses)
+    monkeypatch.setattr(pretraining_run, "draw_losses", draw_losses)
     result = pretrain(small("modern", "steps=30"), data, tmp_path / "out")
     assert isinstance(result, Pretrained)
     assert (result.steps, result.tokens) == (30, 30 * 256)
@@ -116,13 +117,13 @@ def test_a_run_keeps_to_the_precision_that_it_began_with(
     recipe = small("bert", "precision=null", "steps=4", "checkpoint_every=1")
     for begun, later in (("float32", "bf16"), ("bf16", "float32")):
         whole, cut = tmp_path / f"whole-{begun}", tmp_path / f"cut-{begun}"
-        monkeypatch.setattr(pretraining, "usual_precision", lambda device, begun=begun: begun)
+        monkeypatch.setattr(pretraining_run, "usual_precision", lambda device, begun=begun: begun)
         pretrain(recipe, data, whole)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("bertwright.training.checkpoints.Checkpoints._prune", stop_at(2))
             with pytest.raises(KeyboardInterrupt):
                 pretrain(recipe, data, cut)
-        monkeypatch.setattr(pretraining, "usual_precision", lambda device, later=later: later)
+        monkeypatch.setattr(pretraining_run, "usual_precision", lambda device, later=later: later)
         pretrain(recipe, data, cut, resume=True)
         assert_equal(whole, cut)
         assert json.loads((cut / TRAINING).read_text())["precision"] == begun
@@ -135,7 +136,7 @@ def test_a_slower_bfloat16_is_warned_of(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for faster in ("bf16", "float32"):
-        monkeypatch.setattr(pretraining, "usual_precision", lambda device, usual=faster: usual)
+        monkeypatch.setattr(pretraining_run, "usual_precision", lambda device, usual=faster: usual)
         pretrain(small("bert", "precision=bf16", "steps=1"), data, tmp_path / faster)
         assert ("precision=bf16 is" in capsys.readouterr().err) == (faster == "float32")
 

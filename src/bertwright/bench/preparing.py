@@ -41,7 +41,7 @@ def datasets_map(turns: Turns, text: Path, tokenizer: Path, folder: Path, proces
     import datasets
     from transformers import AutoTokenizer
 
-    from bertwright.interop.huggingface.tokenizer_files import write_tokenizer
+    from bertwright.interop.huggingface.tokenizer_writing import write_tokenizer
 
     datasets.disable_progress_bars()
     (folder / "tokenizer").mkdir()

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Mapping
 from itertools import pairwise
+from pathlib import Path
 from statistics import median
 from types import TracebackType
 from typing import Any, Self, TextIO
@@ -67,17 +68,20 @@ class Turns:
 
 
 class Contestant:
-    """The parent's side: a process that makes steps when it is told to.
+    """The parent's side: a process that makes steps on demand.
 
-    ``settings`` is what the child is told to be, ``environment`` the whole of its environment.
+    ``program`` is a module or a file, ``settings`` its argument as JSON, ``environment`` the whole
+    of its environment.
     """
 
     def __init__(
-        self, module: str, settings: Mapping[str, Any], environment: Mapping[str, str]
+        self, program: str | Path, settings: Mapping[str, Any], environment: Mapping[str, str]
     ) -> None:
-        self._name = f"{module} {json.dumps(dict(settings))}"
+        # A file does not put its folder, whose names may hide others, into the path of modules.
+        where = ["-P", str(program)] if isinstance(program, Path) else ["-m", program]
+        self._name = f"{program} {json.dumps(dict(settings))}"
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, json.dumps(dict(settings))],
+            [sys.executable, *where, json.dumps(dict(settings))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

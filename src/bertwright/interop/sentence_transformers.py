@@ -18,7 +18,7 @@ from bertwright.files import atomic_folder
 from bertwright.interop.huggingface import export_folder
 from bertwright.interop.huggingface.families import family_of
 from bertwright.interop.huggingface.sentence_vectors import ABOUT, KEPT, MODULES, SETTINGS
-from bertwright.interop.huggingface.tokenizer_files import NO_LIMIT
+from bertwright.interop.huggingface.tokenizer_settings import NO_LIMIT
 from bertwright.interop.huggingface.writing import Export
 from bertwright.model.model import Model
 from bertwright.model.text_model import TextModel

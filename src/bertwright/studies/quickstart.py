@@ -40,7 +40,8 @@ from bertwright.text.sources import find_sources
 from bertwright.text.splitting import HELDOUT, assign_splits
 from bertwright.text.tokenizers import Tokenizer
 from bertwright.text.vocabularies import train_on_files
-from bertwright.training.pretraining import Pretrained, pretrain
+from bertwright.training.pretraining import pretrain
+from bertwright.training.pretraining_run import Pretrained
 
 RECIPE = "modern-tiny"
 """In minutes a small model learns more than a large one."""

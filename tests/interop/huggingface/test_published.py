@@ -15,7 +15,7 @@ from bertwright.errors import UserError
 from bertwright.interop.huggingface import export_folder
 from bertwright.interop.huggingface.families import FAMILIES
 from bertwright.interop.huggingface.reading import import_folder
-from bertwright.interop.huggingface.tokenizer_files import read_tokenizer
+from bertwright.interop.huggingface.tokenizer_reading import read_tokenizer
 from bertwright.model.folder import load_model, save_model
 from bertwright.model.text_model import TextModel
 from bertwright.text.tokenizers import Tokenizer

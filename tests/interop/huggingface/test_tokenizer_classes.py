@@ -12,7 +12,7 @@ from stock import byte_bpe, wordpiece
 from tokenizers import models, normalizers, pre_tokenizers
 
 from bertwright.errors import UserError
-from bertwright.interop.huggingface.tokenizer_files import read_tokenizer
+from bertwright.interop.huggingface.tokenizer_reading import read_tokenizer
 from bertwright.text.tokenizers import Tokenizer
 
 TEXTS = (

@@ -8,6 +8,7 @@ import typer
 
 from bertwright.cli.bench.publishing import numbers_of, publish
 from bertwright.cli.output import AsJson, Document, say
+from bertwright.errors import UserError
 
 app = typer.Typer()
 
@@ -51,6 +52,39 @@ def budget(
 
     results = budgets.compare(data, recipe, seconds, times, before, say)
     publish("budget", results, budgets.COLUMNS, document, as_json)
+
+
+@app.command()
+def before(
+    checkout: Annotated[Path, typer.Argument(help="Another checkout of this program.")],
+    sizes: Annotated[str, typer.Option(help="Sizes of BERT.")] = "tiny,mini,small,base",
+    rounds: Annotated[int, typer.Option(min=1, help="Turns of either checkout.")] = 7,
+    document: Document = None,
+    as_json: AsJson = False,
+) -> None:
+    """Training steps and embedding of this checkout, in turns with another one's."""
+    from bertwright.bench import variations
+
+    if not (checkout / "src" / "bertwright").is_dir():
+        raise UserError(f"{checkout} is no checkout of bertwright: it has no src/bertwright")
+    contestants = variations.of_checkouts(checkout)
+    results = variations.compare(contestants, sizes.split(","), True, rounds, say)
+    publish("before", results, variations.COLUMNS, document, as_json)
+
+
+@app.command()
+def flags(
+    sizes: Annotated[str, typer.Option(help="Sizes of BERT.")] = "tiny,mini,small",
+    rounds: Annotated[int, typer.Option(min=1, help="Turns of either set of flags.")] = 7,
+    document: Document = None,
+    as_json: AsJson = False,
+) -> None:
+    """Training steps compiled with our flags, in turns with -march=native."""
+    from bertwright.bench import variations
+
+    contestants = variations.of_flags()
+    results = variations.compare(contestants, sizes.split(","), False, rounds, say)
+    publish("flags", results, variations.COLUMNS, document, as_json)
 
 
 @app.command()

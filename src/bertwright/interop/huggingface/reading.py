@@ -23,7 +23,8 @@ from bertwright.interop.huggingface.purposes import (
 )
 from bertwright.interop.huggingface.renaming import Tensors, knows, to_ours
 from bertwright.interop.huggingface.sentence_vectors import read_sentence_vectors
-from bertwright.interop.huggingface.tokenizer_files import longest_row, read_tokenizer
+from bertwright.interop.huggingface.tokenizer_reading import read_tokenizer
+from bertwright.interop.huggingface.tokenizer_settings import longest_row
 from bertwright.interop.huggingface.weights import read_weights, settled
 from bertwright.model import Model
 from bertwright.model.folder import fill, filled

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from bertwright.axes import explain
 from bertwright.errors import UserError
-from bertwright.interop.huggingface.tokenizer_files import NO_LIMIT, longest_row, read_json
+from bertwright.interop.huggingface.tokenizer_settings import NO_LIMIT, longest_row, read_json
 from bertwright.recipes import Pooling, Vectors
 
 MODULES = "modules.json"

@@ -19,7 +19,7 @@ from bertwright.interop.huggingface.model_card import model_card
 from bertwright.interop.huggingface.purposes import CAUSAL, PROBLEMS, READS, Net
 from bertwright.interop.huggingface.reading import CONFIG
 from bertwright.interop.huggingface.renaming import Tensors, to_theirs
-from bertwright.interop.huggingface.tokenizer_files import write_tokenizer
+from bertwright.interop.huggingface.tokenizer_writing import write_tokenizer
 from bertwright.interop.huggingface.verification import greatest_difference
 from bertwright.interop.huggingface.weights import WEIGHTS
 from bertwright.model import Model

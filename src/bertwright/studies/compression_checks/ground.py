@@ -26,7 +26,8 @@ from bertwright.text.preparation import prepare
 from bertwright.text.shards import Data
 from bertwright.text.tokenizers import TokenizerChoice, WordPieceChoice
 from bertwright.text.vocabularies import train_on_files
-from bertwright.training.pretraining import Pretrained, pretrain
+from bertwright.training.pretraining import pretrain
+from bertwright.training.pretraining_run import Pretrained
 from bertwright.training.teaching import PieceTeacher
 
 Part = Literal["train", "dev"]

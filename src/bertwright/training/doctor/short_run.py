@@ -9,7 +9,8 @@ from bertwright.text.shards import Data
 from bertwright.training.doctor.findings import Finding, Verdict
 from bertwright.training.doctor.trial import with_batches
 from bertwright.training.evaluation import masked_name
-from bertwright.training.pretraining import Pretrained, pretrain
+from bertwright.training.pretraining import pretrain
+from bertwright.training.pretraining_run import Pretrained
 from bertwright.training.reporting import figure_name
 from bertwright.training.step_watch import NotFinite
 from bertwright.training.watching import PLATEAU
