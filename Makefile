@@ -35,9 +35,9 @@ test-machines: .venv/.development ## Run what computes as on other processors an
 	$(BIN)/python tests/machines --document docs/results/machines.md
 
 fuzz: .venv/.development ## Give the program strange inputs, kills and full disks (half an hour)
-	$(BIN)/python -m fuzz inputs --count 100000
-	$(BIN)/python -m fuzz kills --count 200
-	$(BIN)/python -m fuzz disk --count 10
+	$(BIN)/python -m fuzz inputs --count 100000 --document docs/results/machines.md
+	$(BIN)/python -m fuzz kills --count 200 --document docs/results/machines.md
+	$(BIN)/python -m fuzz disk --count 10 --document docs/results/machines.md
 
 check: .venv/.development ## Check format, lint, types, imports between rooms, documents
 	$(BIN)/ruff format --check .

@@ -5,7 +5,9 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, cast
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -20,6 +22,7 @@ def main() -> int:
     parser.add_argument("--only", help="One verb, or one kind of inputs.")
     parser.add_argument("--number", type=int, help="Only the input of this number.")
     parser.add_argument("--json", action="store_true", help="Print one line of JSON.")
+    parser.add_argument("--document", type=Path, help="A Markdown file to write the figures into.")
     options = parser.parse_args()
     import torch
 
@@ -28,7 +31,26 @@ def main() -> int:
         os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"
         report = _run(options, Path(folder))
     print(json.dumps(report) if options.json else json.dumps(report, indent=1))
+    if options.document is not None:
+        from bertwright.document import write_section
+
+        write_section(options.document, f"fuzz {options.what}", _lines(report))
     return 1 if report["findings"] else 0
+
+
+def _lines(report: Mapping[str, Any]) -> list[str]:
+    """Return the figures of a report as a Markdown table; findings by their number."""
+    from bertwright.document import table
+
+    def text(value: Any) -> str:
+        if isinstance(value, dict):
+            counts = cast(dict[str, int], value)
+            return ", ".join(f"{name} {count:,}" for name, count in counts.items())
+        return f"{len(value)}" if isinstance(value, list) else f"{value:,}"
+
+    kept = {name: value for name, value in report.items() if name != "again"}
+    rows = [{"figure": name.replace("_", " "), "value": text(v)} for name, v in kept.items()]
+    return table({"figure": "figure", "value": "value"}, rows)
 
 
 def _run(options: argparse.Namespace, folder: Path) -> dict[str, object]:

@@ -94,7 +94,11 @@ def writers(made: Workspace) -> list[Writer]:
         Writer(
             "predict", ("predict", str(made.tuned), str(made.lines)), "out.jsonl", ("--resume",)
         ),
-        Writer("export", ("export", str(made.model), "--to", "huggingface")),
+        *(
+            Writer(f"export {kind}", ("export", str(made.model), "--to", kind))
+            for kind in ("huggingface", "sentence-transformers", "onnx")
+        ),
+        Writer("average", ("average", str(made.model), str(made.model))),
         Writer("import", ("import", str(made.huggingface))),
         Writer(
             "compress",

@@ -20,9 +20,10 @@ ROOT = Path(__file__).parents[1]
     ],
     ids=lambda words: words if isinstance(words, str) else " ".join(words),
 )
-def test_nothing_is_found(words: tuple[str, ...], number: str) -> None:
+def test_nothing_is_found(words: tuple[str, ...], number: str, tmp_path: Path) -> None:
+    document = tmp_path / "machines.md"
     ended = subprocess.run(
-        [sys.executable, "-m", "fuzz", *words, "--seed", "7", "--json"],
+        [sys.executable, "-m", "fuzz", *words, "--seed", "7", "--json", "--document", document],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -31,3 +32,4 @@ def test_nothing_is_found(words: tuple[str, ...], number: str) -> None:
     assert found["findings"] == []
     assert ended.returncode == 0
     assert found[number] >= 3
+    assert f"| {number.replace('_', ' ')} | {found[number]:,} |" in document.read_text()

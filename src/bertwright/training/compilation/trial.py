@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from bertwright.axes import Precision
 from bertwright.errors import UserError
+from bertwright.machine.compiler import first_line, raised_by_compiler
 from bertwright.machine.process import tune_process
 from bertwright.training.compilation.verdicts import Verdict, Verdicts
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from bertwright.training.loop import Job
 
 ALONE = {"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0"}
-"""What the process of a trial is told in the place of torchrun's variables."""
+"""The variables of torchrun in the process of a trial, which trains alone."""
 
 TIMED_STEPS = 2
 
@@ -170,7 +171,12 @@ def try_run(run: TrialRun) -> Outcome:
     for place in kinds.places():
         for procedure in job.procedures:
             procedure.before_step(place)
-        verdict = verdict_on(job, place)
+        try:
+            verdict = verdict_on(job, place)
+        except Exception as error:
+            if not raised_by_compiler(error):
+                raise
+            return Outcome(verdicts, failure=first_line(error))
         verdicts[kinds.at(place)] = verdict
         known.add(kinds.at(place), verdict)
         if not verdict.agrees:
