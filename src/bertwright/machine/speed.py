@@ -64,8 +64,13 @@ def multiplies_bfloat16(device: "torch.device | str" = "cpu") -> bool:
 
     if torch.device(device).type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    capability: Callable[[], bool] = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
-    return torch.backends.mkldnn.is_available() and bool(capability())
+    if not torch.backends.mkldnn.is_available():
+        return False
+    instructions: Callable[[], bool] = getattr(
+        torch.cpu, "_is_avx512_bf16_supported", lambda: False
+    )
+    # oneDNN may be held to fewer instructions than the processor has.
+    return bool(instructions()) and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def usual_precision(device: "torch.device | str" = "cpu") -> Precision:
