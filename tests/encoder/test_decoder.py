@@ -73,7 +73,7 @@ def test_padding_of_the_source_changes_nothing(system: str) -> None:
     document[:, 10:] = -1
     together = decoded(model, pieces(LENGTH), document)
     torch.testing.assert_close(
-        together, decoded(model, pieces(LENGTH)[:, :10]), atol=1e-5, rtol=1e-5
+        together, decoded(model, pieces(LENGTH)[:, :10]), atol=1e-4, rtol=1e-4
     )
 
 

@@ -18,9 +18,9 @@ def test_next_own_and_previous_stand_side_by_side_within_a_document() -> None:
     document = torch.tensor([[0, 0, 0, 1, 1, -1]])
     alone = projection(x[:, :3], Coordinates(place[:, :3]))[0]
     packed = projection(x, Coordinates(place, document=document))[0]
-    assert alone.tolist() == [[2, 1, 0], [3, 2, 1], [0, 3, 2]]
-    assert torch.equal(packed[:3], alone)
-    assert packed[3:5].tolist() == [[5, 4, 0], [0, 5, 4]]
+    first, second = [[2.0, 1, 0], [3, 2, 1], [0, 3, 2]], [[5.0, 4, 0], [0, 5, 4]]
+    torch.testing.assert_close(alone, torch.tensor(first))
+    torch.testing.assert_close(packed[:5], torch.tensor(first + second))
 
 
 def test_a_model_that_reads_the_next_piece_is_not_asked_for_it() -> None:

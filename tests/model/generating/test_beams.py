@@ -49,7 +49,7 @@ def test_with_a_beam_for_every_piece_no_text_is_better(tokenizer: Tokenizer, sys
     for found in drawn:
         logs[found.pieces] = sum(found.log_probabilities)
     assert len(logs) > 200
-    assert sum(best.log_probabilities) >= max(logs.values()) - 1e-6
+    assert sum(best.log_probabilities) >= max(logs.values()) - 1e-5
     if best.pieces in logs:
         assert sum(best.log_probabilities) == pytest.approx(logs[best.pieces], abs=1e-5)
 
@@ -64,7 +64,7 @@ def test_more_beams_end_in_texts_no_worse_in_order_and_all_different(
         found = model.generate(prompt, beams=4, num_samples=4, max_new_tokens=6)
         scores = [score(one) for one in found]
         assert scores == sorted(scores, reverse=True)
-        assert scores[0] >= score(greedy) - 1e-6
+        assert scores[0] >= score(greedy) - 1e-5
         assert len({one.pieces for one in found}) == len(found) == 4
         assert [one.sample for one in found] == [0, 1, 2, 3]
 
