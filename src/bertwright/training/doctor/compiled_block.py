@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import cast, get_args
 
 from bertwright.axes import Precision
+from bertwright.machine.compiler import first_line, raised_by_compiler
 from bertwright.machine.process import tune_process
 from bertwright.training.compilation.verdicts import Verdict
 
@@ -65,11 +66,17 @@ def compiled_block(positions: str, precision: Precision) -> Verdict:
 
 
 def main() -> None:
-    """Print the verdict in every precision on a kind of positions, each as a line of JSON."""
+    """Print the verdict in every precision on a kind of positions, or why the compiler failed, each
+    as a line of JSON."""
     tune_process()
     for precision in get_args(Precision):
-        verdict = compiled_block(sys.argv[1], precision)
-        print(json.dumps({"precision": precision, **asdict(verdict)}), flush=True)
+        try:
+            line = asdict(compiled_block(sys.argv[1], precision))
+        except Exception as error:
+            if not raised_by_compiler(error):
+                raise
+            line = {"failure": first_line(error)}
+        print(json.dumps({"precision": precision, **line}), flush=True)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def machine_checks() -> Iterator[MachineCheck]:
     obstacle = compilation_obstacle()
     yield _compiler(obstacle)
     if obstacle is None:
-        yield from _compiled_steps()
+        yield from compiled_step_checks()
 
 
 def _processor() -> str:
@@ -130,7 +130,7 @@ def _compiler(obstacle: str | None) -> MachineCheck:
     return MachineCheck("compiler", True, f"{compiler_version()} ({cpp_compiler()}), {code}")
 
 
-def _compiled_steps() -> Iterator[MachineCheck]:
+def compiled_step_checks() -> Iterator[MachineCheck]:
     """Compile steps in a process for each kind of positions, anew, and yield their checks."""
     end = time.monotonic() + DEADLINE_SECONDS
     with tempfile.TemporaryDirectory() as folder:
@@ -168,8 +168,9 @@ def _checks_of(
     for precision in ("float32", "bf16"):
         name = f"compiled step, {positions} positions, {precision}"
         verdict = verdicts.get(precision)
-        if verdict is None:
-            yield MachineCheck(name, False, f"{reason}; training goes on uncompiled")
+        if verdict is None or "failure" in verdict:
+            failure = reason if verdict is None else verdict["failure"]
+            yield MachineCheck(name, False, f"{failure}; training goes on uncompiled")
         elif verdict["agrees"]:
             yield MachineCheck(name, True, "forward and gradients as uncompiled")
         else:
