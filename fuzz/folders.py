@@ -40,6 +40,11 @@ def _restore(whole: Path, copy: Path) -> None:
     shutil.copytree(whole, copy)
 
 
+def _files_of(folder: Path) -> list[Path]:
+    """Return the files of a folder that are read when it is opened."""
+    return [file for file in sorted(folder.iterdir()) if file.name != "README.md"]
+
+
 def _change_file(draw: random.Random, file: Path) -> str:
     """Change a file of a folder somewhere; return what was written, or its beginning."""
     if file.suffix == ".safetensors" and draw.random() < 0.6:
@@ -91,7 +96,7 @@ class ModelFolders(Kind):
     def case(self, draw: random.Random) -> Case:
         whole = draw.choice(self._whole)
         _restore(whole, self._copy)
-        files = [file for file in sorted(self._copy.iterdir()) if file.name != "README.md"]
+        files = _files_of(self._copy)
         what = _change_file(draw, draw.choice(files))
         return Case(f"{whole.name}/{what}", lambda: _used(self._copy))
 
@@ -115,7 +120,7 @@ class StockFolders(Kind):
     def case(self, draw: random.Random) -> Case:
         system = draw.choice(self._systems)
         _restore(self._folder / system, self._copy)
-        files = [file for file in sorted(self._copy.iterdir()) if file.name != "README.md"]
+        files = _files_of(self._copy)
         files += [self._copy / "config.json"] * 4
         what = _change_file(draw, draw.choice(files))
         return Case(f"{system}/{what}", lambda: import_folder(self._copy))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bertwright.bench import pretraining
+from bertwright.bench import pretraining, turns
 from bertwright.bench.workload import Workload
 from bertwright.errors import UserError
 
@@ -13,7 +13,7 @@ KEYS = {"size", "tokens_per_second", "peak_share", "against_default", "against_b
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pretraining, "TURN_SECONDS", 0.01)
+    monkeypatch.setattr(turns, "TURN_SECONDS", 0.01)
     # The children inherit it: their steps run as they are written.
     monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
 

@@ -33,11 +33,14 @@ class Contestant:
         return self.seconds
 
 
-def test_every_workload_has_a_row_for_each_variation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_workload_has_a_row_for_each_variation(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "src" / "bertwright").mkdir(parents=True)
     monkeypatch.setattr(variations, "Contestant", Contestant)
     monkeypatch.delenv("PYTHONPATH", raising=False)
     said: list[str] = []
-    rows = compare(of_checkouts(Path("older")), ["tiny"], True, 2, said.append)
+    rows = compare(of_checkouts(tmp_path), ["tiny"], True, 2, said.append)
     assert [(row["what"], row["variation"], row["speed"]) for row in rows] == [
         ("pretrain tiny", "before", 1.0),
         ("pretrain tiny", "now", 1.5),

@@ -1,6 +1,9 @@
 """Peaks are rates that products reach, and the precision is the one that multiplies faster."""
 
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,6 +34,18 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_peak_is_a_positive_rate() -> None:
     assert 0 < matrix_peak("float32", seconds=0.01) < math.inf
+
+
+def test_bfloat16_needs_instructions_that_onednn_may_use() -> None:
+    program = "from bertwright.machine.speed import multiplies_bfloat16 as m; print(m())"
+    answer = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert answer.stdout.strip() == "False"
 
 
 def test_every_precision_has_a_rate() -> None:

@@ -7,15 +7,13 @@ which this processor lacks is left out, and that is said.
 
 import argparse
 import json
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from settings import Setting, settings
+from settings import Setting, possible_settings
 
 from bertwright.document import table, write_section
 
@@ -90,22 +88,14 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
     results, wrong = list[Result](), list[str]()
-    with tempfile.TemporaryDirectory() as folder:
-        for number, setting in enumerate(settings(Path(folder))):
-            if not setting.possible:
-                print(f"{setting.name}: left out, this processor has no {setting.instructions}")
-                continue
-            caches = Path(folder) / str(number)
-            caches.mkdir()
-            result = run(setting, caches, arguments.workers)
-            shutil.rmtree(caches, ignore_errors=True)
-            results.append(result)
-            apart = differences(results[0], result)
-            wrong += [f"{setting.name}: {name}" for name in apart]
-            wrong += [f"{setting.name}: tests"] * (result.tests == "failed")
-            found = any("miscompiles" in check for check in result.wrong_checks)
-            wrong += [f"{setting.name}: not found by doctor"] * (setting.miscompiles and not found)
-            print(f"{setting.name}: tests {result.tests} in {result.seconds:.0f} s", flush=True)
+    for setting, folder in possible_settings():
+        result = run(setting, folder, arguments.workers)
+        results.append(result)
+        wrong += [f"{setting.name}: {name}" for name in differences(results[0], result)]
+        wrong += [f"{setting.name}: tests"] * (result.tests == "failed")
+        is_named = any("miscompiles" in check for check in result.wrong_checks)
+        wrong += [f"{setting.name}: not named by doctor"] * (setting.miscompiles and not is_named)
+        print(f"{setting.name}: tests {result.tests} in {result.seconds:.0f} s", flush=True)
     lines = _table(results)
     print(*lines, sep="\n")
     if arguments.document is not None:

@@ -48,16 +48,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as path:
         folder = Path(path)
         prepared(folder)
-        found = {
+        by_training = {
             f"{name}, {precision}, compiled": losses(name, precision, True, folder)
             for name in COMPILED
             for precision in ("float32", "bf16")
         }
-        found |= {
+        by_training |= {
             f"{name}, float32, uncompiled": losses(name, "float32", False, folder)
             for name in UNCOMPILED
         }
-    print(json.dumps(found))
+    print(json.dumps(by_training))
 
 
 if __name__ == "__main__":

@@ -6,12 +6,11 @@ import argparse
 import json
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from settings import Setting, settings
+from settings import Setting, possible_settings
 
 from bertwright.document import table, write_section
 
@@ -63,19 +62,13 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=5.0, help="of pre-training")
     arguments = parser.parse_args()
     rows, wrong = list[dict[str, Any]](), list[str]()
-    with tempfile.TemporaryDirectory() as path:
-        for number, setting in enumerate(settings(Path(path))):
-            if not setting.possible:
-                print(f"{setting.name}: left out, this processor has no {setting.instructions}")
-                continue
-            folder = Path(path) / str(number)
-            folder.mkdir()
-            row = run(setting, folder, arguments.minutes)
-            difference = row["loss"] - (rows or [row])[0]["loss"]
-            rows.append({**row, "difference": difference})
-            far = abs(difference) > LARGEST_DIFFERENCE and not setting.slower
-            wrong += [setting.name] * (far or row["seconds"] > SECONDS)
-            print(json.dumps(rows[-1]), flush=True)
+    for setting, folder in possible_settings():
+        row = run(setting, folder, arguments.minutes)
+        difference = row["loss"] - (rows or [row])[0]["loss"]
+        rows.append({**row, "difference": difference})
+        far = abs(difference) > LARGEST_DIFFERENCE and not setting.slower
+        wrong += [setting.name] * (far or row["seconds"] > SECONDS)
+        print(json.dumps(rows[-1]), flush=True)
     lines = table(COLUMNS, rows)
     print(*lines, sep="\n")
     if arguments.document is not None:

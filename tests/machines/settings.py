@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -65,6 +66,18 @@ def settings(folder: Path) -> list[Setting]:
         Setting("no compiler", bare),
         Setting("a compiler that fails", {"CXX": "/bin/false"}),
     ]
+
+
+def possible_settings() -> Iterator[tuple[Setting, Path]]:
+    """Yield every setting that this processor can take, with an empty folder of its own; say which
+    are left out."""
+    with tempfile.TemporaryDirectory() as path:
+        for setting in settings(Path(path)):
+            if not setting.possible:
+                print(f"{setting.name}: left out, this processor has no {setting.instructions}")
+                continue
+            with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+                yield setting, Path(folder)
 
 
 def _program(file: Path, text: str) -> str:

@@ -12,10 +12,12 @@ import tempfile
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from bertwright.bench.variations import of_checkout
 
 BUSY_PROCESSES = 4
 
@@ -34,11 +36,11 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Contestant:
-    """A way to train under a budget: changes to the recipe, and the checkout that trains."""
+    """A way to train under a budget: changes to the recipe, and environment variables."""
 
     name: str
     changes: Sequence[str] = ()
-    checkout: Path | None = None
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def compare(
@@ -47,7 +49,9 @@ def compare(
     """Return a row of figures for every contestant: beside busy processes as it is and uncompiled,
     on a quiet machine as it is and, where one is named, as the checkout ``before`` does."""
     usual = Contestant("as it is")
-    quiet = [usual, *([] if before is None else [Contestant("before", checkout=before)])]
+    quiet = [usual]
+    if before is not None:
+        quiet.append(Contestant("before", variables=of_checkout(before)))
     groups = {
         f"beside {BUSY_PROCESSES} busy processes": [
             usual,
@@ -100,8 +104,7 @@ def run(contestant: Contestant, data: Path, recipe: str, budget: float) -> tuple
             "XDG_CACHE_HOME": f"{folder}/cache",
             "TORCHINDUCTOR_CACHE_DIR": f"{folder}/code",
         }
-        if contestant.checkout is not None:
-            environment["PYTHONPATH"] = str(contestant.checkout / "src")
+        environment |= contestant.variables
         command = [sys.executable, "-m", "bertwright", "pretrain", recipe, *contestant.changes]
         command += ["--data", str(data), "-o", f"{folder}/out", "--budget", f"{budget:.0f}s"]
         began = time.monotonic()

@@ -14,15 +14,12 @@ from statistics import median
 from typing import Any
 
 from bertwright.bench.loading import seconds_per_batch
-from bertwright.bench.turns import Contestant
+from bertwright.bench.turns import Contestant, in_turns
 from bertwright.bench.workload import VOCABULARY_SIZE, Workload
 from bertwright.extras import require
 from bertwright.machine.process import HUGE_PAGES, usual_device
 from bertwright.machine.speed import matrix_peak, usual_precision
 from bertwright.model.counting import arithmetic
-
-TURN_SECONDS = 2.0
-WARM_UP_STEPS = 3
 
 OURS = ("bertwright.bench.ours", {})
 PEERS = {
@@ -127,20 +124,13 @@ def _laps(
     contestants: Mapping[str, Contestant], rounds: int, device: str, say: Say
 ) -> tuple[dict[str, list[float]], list[float]]:
     """Seconds per step of everyone in every round, and the matrix peak in every round."""
-    steps: dict[str, int] = {}
-    for name, contestant in contestants.items():
-        seconds = contestant.seconds_per_step(1)
-        if seconds < TURN_SECONDS:
-            seconds = contestant.seconds_per_step(WARM_UP_STEPS)
-        steps[name] = max(1, round(TURN_SECONDS / seconds))
     laps: dict[str, list[float]] = {name: [] for name in contestants}
     peaks: list[float] = []
-    for number in range(rounds):
-        for name, contestant in contestants.items():
-            laps[name].append(contestant.seconds_per_step(steps[name]))
+    for turns in in_turns(contestants, rounds, say):
+        for name, seconds in turns.items():
+            laps[name].append(seconds)
         peaks.append(matrix_peak(usual_precision(device), device))
-        shown = ", ".join(f"{name} {1e3 * lap[-1]:.0f} ms" for name, lap in laps.items())
-        say(f"round {number + 1} of {rounds}: {shown}, peak {peaks[-1] / 1e9:.0f} GFLOP/s")
+        say(f"peak {peaks[-1] / 1e9:.0f} GFLOP/s")
     return laps, peaks
 
 

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -18,6 +18,9 @@ from types import TracebackType
 from typing import Any, Self, TextIO
 
 from bertwright.machine.process import synchronise
+
+TURN_SECONDS = 2.0
+WARM_UP_STEPS = 3
 
 
 class Turns:
@@ -116,3 +119,21 @@ class Contestant:
         if error is not None:
             self._process.kill()
         self._process.__exit__(kind, error, traceback)
+
+
+def in_turns(
+    contestants: Mapping[str, Contestant], rounds: int, say: Callable[[str], None]
+) -> Iterator[dict[str, float]]:
+    """Yield the seconds of a step of every contestant, round by round; each computes for about
+    ``TURN_SECONDS`` in its turn."""
+    steps: dict[str, int] = {}
+    for name, contestant in contestants.items():
+        seconds = contestant.seconds_per_step(1)
+        if seconds < TURN_SECONDS:
+            seconds = contestant.seconds_per_step(WARM_UP_STEPS)
+        steps[name] = max(1, round(TURN_SECONDS / seconds))
+    for number in range(rounds):
+        turns = {name: one.seconds_per_step(steps[name]) for name, one in contestants.items()}
+        shown = ", ".join(f"{name} {1e3 * seconds:.0f} ms" for name, seconds in turns.items())
+        say(f"round {number + 1} of {rounds}: {shown}")
+        yield turns

@@ -16,12 +16,10 @@ from statistics import median
 from typing import Any
 
 from bertwright.bench.embedding import checkpoint_folder, choose_sentences, lines_of
-from bertwright.bench.turns import Contestant
+from bertwright.bench.turns import Contestant, in_turns
 from bertwright.bench.workload import Workload
+from bertwright.errors import UserError
 from bertwright.machine.process import usual_device
-
-TURN_SECONDS = 2.0
-WARM_UP_STEPS = 3
 
 EMBEDDING_CHILD = Path(__file__).with_name("embedding_steps.py")
 SENTENCES = 500
@@ -48,10 +46,18 @@ class Variation:
 
 def of_checkouts(before: Path) -> list[Variation]:
     """Return another checkout, which is the first, and this one."""
-    return [
-        Variation("before", {"PYTHONPATH": str(before.resolve() / "src")}),
-        Variation("now"),
-    ]
+    return [Variation("before", of_checkout(before)), Variation("now")]
+
+
+def of_checkout(folder: Path) -> dict[str, str]:
+    """Return the environment variables with which Python imports another checkout.
+
+    Errors: UserError for a folder that is none, where this checkout would be imported instead.
+    """
+    source = folder.resolve() / "src"
+    if not (source / "bertwright").is_dir():
+        raise UserError(f"{folder} is no checkout of bertwright: it has no src/bertwright")
+    return {"PYTHONPATH": str(source)}
 
 
 def of_flags() -> list[Variation]:
@@ -96,20 +102,14 @@ def _in_turns(
     seconds: dict[str, list[float]] = {variation.name: [] for variation in variations}
     with ExitStack() as running:
         contestants: dict[str, Contestant] = {}
-        steps: dict[str, int] = {}
         for variation in variations:
             caches = running.enter_context(tempfile.TemporaryDirectory())
             environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": caches, **variation.variables}
             contestant = running.enter_context(Contestant(program, settings, environment))
-            contestant.seconds_per_step(WARM_UP_STEPS)
-            per_step = contestant.seconds_per_step(WARM_UP_STEPS)
             contestants[variation.name] = contestant
-            steps[variation.name] = max(1, round(TURN_SECONDS / per_step))
-        for number in range(rounds):
-            for name, contestant in contestants.items():
-                seconds[name].append(contestant.seconds_per_step(steps[name]))
-            shown = ", ".join(f"{name} {1e3 * turns[-1]:.0f} ms" for name, turns in seconds.items())
-            say(f"round {number + 1} of {rounds}: {shown}")
+        for turns in in_turns(contestants, rounds, say):
+            for name, step_seconds in turns.items():
+                seconds[name].append(step_seconds)
     return seconds
 
 

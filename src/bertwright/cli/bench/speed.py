@@ -8,7 +8,6 @@ import typer
 
 from bertwright.cli.bench.publishing import numbers_of, publish
 from bertwright.cli.output import AsJson, Document, say
-from bertwright.errors import UserError
 
 app = typer.Typer()
 
@@ -65,8 +64,6 @@ def before(
     """Training steps and embedding of this checkout, in turns with another one's."""
     from bertwright.bench import variations
 
-    if not (checkout / "src" / "bertwright").is_dir():
-        raise UserError(f"{checkout} is no checkout of bertwright: it has no src/bertwright")
     contestants = variations.of_checkouts(checkout)
     results = variations.compare(contestants, sizes.split(","), True, rounds, say)
     publish("before", results, variations.COLUMNS, document, as_json)
