@@ -1,13 +1,15 @@
 """Products in 8 bits: what they are, and that every encoder stays what it was."""
 
 import copy
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
 from torch import nn
 
 from bertwright.encoder.feed_forward import PlainFeedForward
-from bertwright.encoder.kernels import eight_bits
 from bertwright.encoder.kernels.eight_bits import (
     EightBitFeedForward,
     EightBitLinear,
@@ -68,19 +70,27 @@ def test_products_are_those_of_whole_numbers(bias, dtype):
     torch.testing.assert_close(found.double(), exact, rtol=2 * rounded, atol=rounded)
 
 
-@pytest.mark.parametrize(
-    ("machine", "flags", "saturated"),
-    [
-        ("x86_64", {"avx2", "avx512f"}, True),
-        ("x86_64", {"avx2", "avx512_vnni"}, False),
-        ("AMD64", {"avx_vnni"}, False),
-        ("aarch64", set(), False),
-    ],
-)
-def test_sums_saturate_where_nothing_is_made_for_them(monkeypatch, machine, flags, saturated):
-    monkeypatch.setattr(eight_bits.platform, "machine", lambda: machine)
-    monkeypatch.setattr(eight_bits, "has_instructions", flags.__contains__)
-    assert eight_bits.saturates() is saturated
+LARGEST_PRODUCTS = """
+import torch
+from bertwright.encoder.kernels.eight_bits import EightBitLinear, saturates
+linear = torch.nn.Linear(64, 32, bias=False)
+torch.nn.init.ones_(linear.weight)
+fast = EightBitLinear(linear)
+steps = torch.full((4, 64), 255, dtype=torch.uint8)
+torch.testing.assert_close(fast._fast_sums(steps), torch.full((4, 32), 127.0 * 64))
+print(saturates())
+"""
+
+
+@pytest.mark.parametrize(("highest", "saturated"), [("AVX2", True), (None, None)])
+def test_the_largest_products_are_right_with_every_instruction_set(highest, saturated):
+    limit = {} if highest is None else {"ONEDNN_MAX_CPU_ISA": highest}
+    command = [sys.executable, "-c", LARGEST_PRODUCTS]
+    ended = subprocess.run(
+        command, env=os.environ | limit, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.strip() == str(saturates() if saturated is None else saturated)
 
 
 @pytest.mark.parametrize("activation", ["gelu", "gelu-tanh", "relu", "silu"])

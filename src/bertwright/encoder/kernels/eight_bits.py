@@ -7,6 +7,7 @@ summed in whole numbers. The plain definition is ``(q(x) @ q(weight).T) * scales
 """
 
 import platform
+from functools import cache
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +18,6 @@ from bertwright.encoder.kernels.packed import ROWS_HINT, replace_linear
 from bertwright.encoder.taps import Site
 from bertwright.machine.compiled import largest_error
 from bertwright.machine.compiler import say_once
-from bertwright.machine.description import has_instructions
 
 STEPS = 127
 """On either side of 0, which is written as 128: processors multiply unsigned by signed numbers."""
@@ -48,12 +48,33 @@ def eight_bits_are_fast() -> bool:
     return torch.backends.mkldnn.is_available() and capability.startswith("AVX")
 
 
+@cache
 def saturates() -> bool:
-    """Whether two products of 8 bits may be more than this processor adds up: x86 without
-    instructions for this (VNNI) keeps 16 bits of their sum."""
-    if platform.machine().lower() not in ("x86_64", "amd64"):
-        return False
-    return not any(map(has_instructions, ("avx512_vnni", "avx_vnni")))
+    """Return whether a sum of two products of 8 bits can be more than this processor keeps: x86
+    without instructions for this (VNNI), or kept from using them, keeps 16 bits of it."""
+    if not eight_bits_are_fast():
+        return platform.machine().lower() in ("x86_64", "amd64")
+    highest = torch.full((ROWS_HINT, 2), 2 * STEPS + 1, dtype=torch.uint8)
+    weight = torch.ops.onednn.qlinear_prepack(
+        torch.full((2, 2), STEPS, dtype=torch.int8), [ROWS_HINT, 2]
+    )
+    sums = _products(highest, weight, torch.ones(2), torch.zeros(2, dtype=torch.int64))
+    return bool((sums != 2 * STEPS * STEPS).any())
+
+
+def _products(
+    steps: Tensor,
+    weight: Tensor,
+    scales: Tensor,
+    zeros: Tensor,
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    """Return the products of steps (T, D) and packed weights, times the scales of the outputs
+    (N,), as (T, N) of a dtype."""
+    multiply = torch.ops.onednn.qlinear_pointwise
+    x, packed, output = (steps, 1.0, STEPS + 1), (weight, scales, zeros), (1.0, 0, dtype)
+    products: Tensor = multiply(*x, *packed, None, *output, "none", [], "")
+    return products
 
 
 def near_gelu(x: Tensor) -> Tensor:
@@ -139,11 +160,7 @@ class EightBitLinear(nn.Module):
         return (products * self._scales).to(self.weight.dtype)
 
     def _fast_sums(self, steps: Tensor) -> Tensor:
-        products = torch.ops.onednn.qlinear_pointwise
-        given, wanted = (steps, 1.0, STEPS + 1), (1.0, 0, self.weight.dtype)
-        weight = (self._packed, self._scales, self._zero)
-        found: Tensor = products(*given, *weight, None, *wanted, "none", [], "")
-        return found
+        return _products(steps, self._packed, self._scales, self._zero, self.weight.dtype)
 
 
 class EightBitFeedForward(nn.Module):
