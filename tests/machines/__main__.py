@@ -25,6 +25,10 @@ TOLERANCES = {"float32": 1e-4, "bf16": 5e-3}
 """By how much the losses of a setting may be off those of the first, relative."""
 
 
+DOCTOR_SECONDS = 60.0
+"""Within which ``doctor --machine`` ends on a quiet machine."""
+
+
 @dataclass
 class Result:
     """What a setting gave."""
@@ -93,8 +97,13 @@ def main() -> None:
         results.append(result)
         wrong += [f"{setting.name}: {name}" for name in differences(results[0], result)]
         wrong += [f"{setting.name}: tests"] * (result.tests == "failed")
-        is_named = any("miscompiles" in check for check in result.wrong_checks)
-        wrong += [f"{setting.name}: not named by doctor"] * (setting.miscompiles and not is_named)
+        is_found = [
+            setting.finding is not None and setting.finding in c for c in result.wrong_checks
+        ]
+        if not all(is_found) or (setting.finding is not None and not is_found):
+            wrong.append(f"{setting.name}: what doctor finds")
+        if result.doctor_seconds > DOCTOR_SECONDS:
+            wrong.append(f"{setting.name}: doctor took {result.doctor_seconds:.0f} s")
         print(f"{setting.name}: tests {result.tests} in {result.seconds:.0f} s", flush=True)
     lines = _table(results)
     print(*lines, sep="\n")

@@ -29,13 +29,13 @@ exec g++ "$@" -march=x86-64-v4 -mavx512bf16 -mtune=generic -ftree-slp-vectorize
 
 @dataclass(frozen=True)
 class Setting:
-    """A machine: its environment variables, the instructions that it needs, whether its compiler
-    makes wrong code, and whether it is a slower one, which trains on less text in the same time."""
+    """A machine: its environment variables, the instructions that it needs, what doctor must find
+    wrong, and whether it is a slower one, which trains on less text in the same time."""
 
     name: str
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     instructions: str | None = None
-    miscompiles: bool = False
+    finding: str | None = None
     slower: bool = False
 
     @property
@@ -62,9 +62,9 @@ def settings(folder: Path) -> list[Setting]:
         Setting("as it is"),
         Setting("AVX2 alone", avx2, "avx2", slower=True),
         Setting("x86-64-v4 in place of native", {"CXX": replacing}, "avx512_bf16"),
-        Setting("generic tuning for x86-64-v4", {"CXX": generic}, "avx512_bf16", miscompiles=True),
-        Setting("no compiler", bare),
-        Setting("a compiler that fails", {"CXX": "/bin/false"}),
+        Setting("generic tuning for x86-64-v4", {"CXX": generic}, "avx512_bf16", "miscompiles"),
+        Setting("no compiler", bare, finding="no C++ compiler"),
+        Setting("a compiler that fails", {"CXX": "/bin/false"}, finding="No working C++ compiler"),
     ]
 
 
