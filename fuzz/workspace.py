@@ -9,6 +9,7 @@ from bertwright.interop.huggingface import export_folder
 from bertwright.model import Model
 from bertwright.model.text_model import TextModel
 from bertwright.recipes import Recipe
+from bertwright.recipes.loading import changed
 from bertwright.tasks.catalogue import table_task
 from bertwright.tasks.finetuning import finetune
 from bertwright.tasks.formats.tables import Columns
@@ -70,6 +71,11 @@ class Workspace:
         return self.folder / "huggingface"
 
     @property
+    def study(self) -> Path:
+        """Two arms of a few steps each."""
+        return self.folder / "study.yaml"
+
+    @property
     def task(self) -> Path:
         """A folder with train.tsv and dev.tsv."""
         return self.folder / "task"
@@ -104,4 +110,11 @@ def make_workspace(folder: Path) -> Workspace:
     settings = {"epochs": 1, "compile": False, "precision": "float32"}
     finetune(model, task, train=train, dev=dev, out=made.tuned, **settings)
     export_folder(model.model, tokenizer, made.huggingface)
+    study = {"name": "length", "question": "Do more heads learn more?"}
+    study |= {"corpus": {"kind": "files", "paths": [str(made.text)]}, "seeds": 1}
+    study |= {"tokenizer": {"kind": "wordpiece", "size": 120}, "equal": {"steps": 4}}
+    heads = {f"heads-{n}": {"encoder": {"mixer": {"heads": n}}} for n in (1, 2)}
+    study["arms"] = {n: {"recipe": "bert-tiny", "changes": c} for n, c in heads.items()}
+    study["changes"] = changed({"checkpoint_every": 2}, TINY)
+    made.study.write_text(json.dumps(study))
     return made

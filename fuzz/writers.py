@@ -1,6 +1,7 @@
 """Every verb that writes: how it is called, and what of its output must be the same again."""
 
 import hashlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ OF_TIME = {
     "compression.json",
     "onnx.json",
     "report.json",
+    "result.json",
 }
 """Files that say when or how fast they were made."""
 
@@ -36,8 +38,8 @@ class Writer:
     words: tuple[str, ...]
     out: str = "out"
     again: tuple[str, ...] = ()
-    grows: bool = False
-    """Whether the output is added to while it is written."""
+    grows: str | None = None
+    """Of a folder that is added to while it is written, the file that ends it."""
 
     def command(self, folder: Path, resumes: bool = False) -> list[str]:
         """Return the words that write into a folder."""
@@ -46,18 +48,20 @@ class Writer:
     def finished(self, folder: Path) -> bool:
         """Whether the output is there and needs no other run."""
         out = folder / self.out
-        return (out / "model.safetensors").is_file() if self.grows else out.exists()
+        return out.exists() if self.grows is None else any(out.glob(self.grows))
 
     def resumes(self, folder: Path) -> bool:
         """Whether something is there to go on with, which must be said."""
         part = folder / f"{self.out}.part"
-        return bool(self.again) and (part.exists() or (self.grows and (folder / self.out).exists()))
+        return bool(self.again) and (
+            part.exists() or (bool(self.grows) and (folder / self.out).exists())
+        )
 
     def half_written(self, folder: Path, whole: Tree) -> str | None:
         """Return what is wrong with what is there, None where it is nothing or whole."""
         there = tree(folder)
         if self.grows:
-            return _broken_run(folder / self.out, there, whole)
+            return _broken(folder / self.out, there, whole)
         part = folder / f"{self.out}.part"
         if part.is_file():
             return None
@@ -87,7 +91,7 @@ def writers(made: Workspace) -> list[Writer]:
                 *("evaluate_every=4", "--data", str(made.data)),
             ),
             again=("--resume",),
-            grows=True,
+            grows="model.safetensors",
         ),
         Writer("finetune", ("finetune", str(made.model), *task, *settings)),
         Writer("embed", ("embed", str(made.model), str(made.lines)), out="out.npy"),
@@ -110,6 +114,12 @@ def writers(made: Workspace) -> list[Writer]:
         Writer("trim", ("trim", str(made.tuned), "--data", str(made.task))),
         Writer("static", ("static", str(made.model), "--width", "8")),
         Writer("view", ("view", str(made.model), "the red bird"), out="out.html"),
+        Writer(
+            "analyse",
+            ("analyse", str(made.model), "attention-shares", "--data", str(made.lines)),
+            grows="report.html",
+        ),
+        Writer("study run", ("study", "run", str(made.study)), grows="*/result.json"),
     ]
 
 
@@ -125,13 +135,18 @@ def tree(folder: Path) -> Tree:
     return digests
 
 
-def _broken_run(run_folder: Path, there: Tree, whole: Tree) -> str | None:
-    """Return what is wrong with the folder of a training: a checkpoint or a model that is not
-    whole."""
-    for checkpoint in (run_folder / "checkpoints").glob("step-*"):
+def _broken(folder: Path, there: Tree, whole: Tree) -> str | None:
+    """Return what is wrong in a folder that grows: a checkpoint, a model or a file in JSON that is
+    not whole."""
+    for checkpoint in folder.glob("**/checkpoints/step-*"):
         if open_whole(checkpoint) is None:
             return f"{checkpoint.name} is there and not whole"
-    weights = "out/model.safetensors"
-    if weights in there and there[weights] != whole[weights]:
-        return f"{weights} is there and not whole"
+    for name, digest in there.items():
+        if name.endswith("model.safetensors") and digest != whole.get(name, digest):
+            return f"{name} is there and not whole"
+    for file in folder.rglob("*.json"):
+        try:
+            json.loads(file.read_text())
+        except ValueError:
+            return f"{file.relative_to(folder)} is there and not whole"
     return None

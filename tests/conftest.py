@@ -18,6 +18,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+from bertwright.machine.compiler import say_once
+
 # Whoever starts the tests in the background has them ignore Ctrl-C, and all that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -71,6 +73,17 @@ def pytest_collection() -> Generator[None, object, object]:
 def card() -> torch.device:
     """The first card."""
     return torch.device("cuda", 0)
+
+
+@pytest.fixture
+def without_semaphores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system whose ``/dev/shm`` is full."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    say_once.cache_clear()
+    monkeypatch.setattr("multiprocessing.synchronize.SemLock.__init__", full)
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,14 @@ def test_every_job_is_done_once_and_has_its_number(processes: int) -> None:
         assert {threads for *_, (_, _, threads) in found} == {max(1, num_cores() // processes)}
 
 
+def test_without_semaphores_jobs_are_done_in_this_process(without_semaphores, capfd):
+    results = list(side_by_side([partial(told, number) for number in range(3)], 2))
+    assert [(number, process) for number, (_, process, _) in results] == [
+        (number, os.getpid()) for number in range(3)
+    ]
+    assert "No space left" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_what_one_raises_ends_all(processes: int) -> None:
     with pytest.raises(ValueError, match="the second one"):

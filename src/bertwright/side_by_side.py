@@ -7,10 +7,12 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import islice
 from multiprocessing import active_children, get_context
+from multiprocessing.context import BaseContext
 from threading import current_thread, main_thread
 from typing import Any, TypeVar
 
 from bertwright.errors import UserError
+from bertwright.machine.compiler import first_line, say_once
 from bertwright.machine.description import num_cores
 
 Result = TypeVar("Result")
@@ -27,17 +29,15 @@ def side_by_side(
     Errors: UserError where a process was killed.
     """
     count = min(processes, len(jobs))
-    if count < 2:
+    threads = max(1, num_cores() // processes)
+    pool = (
+        process_pool(count, get_context("spawn"), _take_threads, (threads,)) if count > 1 else None
+    )
+    if pool is None:
         yield from ((number, job()) for number, job in enumerate(jobs))
         return
-    # They do not hear Ctrl-C, or some would be hit while they start: this one passes it on, and
+    # The processes ignore Ctrl-C, or some would be hit while they start: this one passes it on, and
     # what is in training ends its step.
-    pool = ProcessPoolExecutor(
-        count,
-        mp_context=get_context("spawn"),
-        initializer=_take_threads,
-        initargs=(max(1, num_cores() // processes),),
-    )
     left = iter(enumerate(jobs))
     with _signals({signal.SIGINT: signal.SIG_IGN}):
         begun = {pool.submit(job): number for number, job in islice(left, count)}
@@ -54,6 +54,21 @@ def side_by_side(
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def process_pool(
+    processes: int,
+    context: BaseContext,
+    initializer: Callable[..., None],
+    arguments: tuple[Any, ...],
+) -> ProcessPoolExecutor | None:
+    """Return a pool of processes; None, with a line on stderr, where the system makes no semaphores
+    for one, since ``/dev/shm`` is missing, read-only or full."""
+    try:
+        return ProcessPoolExecutor(processes, context, initializer, arguments)
+    except (OSError, ImportError, NotImplementedError) as error:
+        say_once(f"work stays in one process: no semaphores can be made ({first_line(error)})")
+        return None
 
 
 def _as_they_end(

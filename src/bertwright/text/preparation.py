@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from bertwright.errors import UserError
 from bertwright.files import atomic_folder, require_free
+from bertwright.machine.description import num_cores
 from bertwright.text.annotations import WordList, pieces_covered
 from bertwright.text.data_writing import DataWriter
 from bertwright.text.dialogues import joined
@@ -26,7 +27,7 @@ from bertwright.text.duplicates import unseen
 from bertwright.text.marks import WORD_START, mark_pieces
 from bertwright.text.near_duplicates import dissimilar
 from bertwright.text.piece_cache import Encoded, PieceCache
-from bertwright.text.processes import CHUNK_CHARACTERS, available_processors, in_order
+from bertwright.text.processes import CHUNK_CHARACTERS, in_order
 from bertwright.text.readers import read_documents
 from bertwright.text.shard_writing import Beside, Holding, Spoken
 from bertwright.text.shards import REPORT, Data
@@ -83,7 +84,7 @@ def prepare(
     if not isinstance(tokenizer, Tokenizer):
         tokenizer = Tokenizer.load(tokenizer)
     inputs = [inputs] if isinstance(inputs, str | Path) else list(inputs)
-    num_workers = num_workers or available_processors()
+    num_workers = num_workers or num_cores()
     met = ReadCounts()
     sources = find_sources(inputs, column, format, met, language_column)
     if annotations is not None:

@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sized
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -15,6 +15,7 @@ from multiprocessing.context import BaseContext
 from typing import Any, TypeVar
 
 from bertwright.errors import UserError
+from bertwright.side_by_side import process_pool
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -23,11 +24,6 @@ Text = TypeVar("Text", bound=Sized)
 CHUNK_CHARACTERS = 1 << 18
 _AHEAD = 3
 _LIBRARY_THREADS = "TOKENIZERS_PARALLELISM"
-
-
-def available_processors() -> int:
-    """How many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def chunked(texts: Iterable[Text], characters: int | None = None) -> Iterator[list[Text]]:
@@ -58,12 +54,12 @@ def in_order(
     """
     if num_workers < 1:
         raise UserError(f"the number of workers must be at least 1, not {num_workers}")
-    if num_workers == 1:
+    pool = None
+    if num_workers > 1:
+        pool = process_pool(num_workers, _context(), _start_worker, (os.getpid(), make, arguments))
+    if pool is None:
         yield from map(make(*arguments), items)
         return
-    pool = ProcessPoolExecutor(
-        num_workers, _context(), initializer=_start_worker, initargs=(os.getpid(), make, arguments)
-    )
     pending: deque[Future[Any]] = deque()
     try:
         with _quietly():

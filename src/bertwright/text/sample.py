@@ -15,9 +15,10 @@ from itertools import chain
 from pathlib import Path
 
 from bertwright.files import atomic_folder
+from bertwright.machine.description import num_cores
 from bertwright.text.installed import Module, Package, installed_documentation
 from bertwright.text.literals import long_strings
-from bertwright.text.processes import available_processors, in_order
+from bertwright.text.processes import in_order
 from bertwright.text.prose import prose_paragraphs
 from bertwright.text.sentences import sentence_ends
 
@@ -60,7 +61,7 @@ def gather_sample(
     """
     with atomic_folder(out) as folder:
         packages = installed_documentation() if packages is None else packages
-        workers = available_processors() if num_workers is None else num_workers
+        workers = num_cores() if num_workers is None else num_workers
         report = SampleReport(packages={package.name: package.version for package in packages})
         digest = hashlib.sha256()
         with open(folder / "sample.txt", "wb") as file:

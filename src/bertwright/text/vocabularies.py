@@ -17,11 +17,12 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from bertwright.axes import explain
 from bertwright.errors import UserError
 from bertwright.files import atomic_folder, require_free
+from bertwright.machine.description import num_cores
 from bertwright.text.documents import Document, ReadCounts
 from bertwright.text.duplicates import unseen
 from bertwright.text.keys import key_pattern
 from bertwright.text.languages import upsampling
-from bertwright.text.processes import available_processors, chunked, in_order
+from bertwright.text.processes import chunked, in_order
 from bertwright.text.readers import read_documents
 from bertwright.text.sources import find_sources
 from bertwright.text.tokenizers import (
@@ -122,7 +123,7 @@ def train_on_files(
         )
     documents = unseen(read_documents(sources, met), met)
     sides = (side for document in documents for side in document.sides)
-    tokenizer = _trained(sides, chosen, num_workers or available_processors(), alpha)
+    tokenizer = _trained(sides, chosen, num_workers or num_cores(), alpha)
     with atomic_folder(Path(out)) as folder:
         tokenizer.save(folder)
     return tokenizer
