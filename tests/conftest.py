@@ -4,6 +4,7 @@ import gc
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -18,7 +19,8 @@ import pytest
 import torch
 from hypothesis import settings
 
-from bertwright.machine.compiler import say_once
+from bertwright.machine.compiler import cpp_compiler
+from bertwright.notices import say_once
 
 # Whoever starts the tests in the background has them ignore Ctrl-C, and all that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -38,13 +40,14 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what uses the real data, a browser or a card, and leave it out where there are none, or
-    where there is a card that it cannot do with."""
+    """Mark what uses the real data, a browser, a compiler or a card, and leave it out where there
+    are none, or where there is a card that it cannot do with."""
     card, absent = torch.cuda.is_available(), list[pytest.Item]()
     for fixture, marker, is_there in (
         ("shared_data", "real_data", SHARED_DATA.is_dir()),
         ("browser", "browser", CHROMIUM is not None),
         ("card", "cuda", card),
+        (None, "compiler", compiler_works()),
         (None, "processor", not card),
     ):
         for item in items:
@@ -55,6 +58,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if absent:
         config.hook.pytest_deselected(items=absent)
         items[:] = [item for item in items if item not in absent]
+
+
+def compiler_works() -> bool:
+    """Return whether PyTorch has a C++ compiler to call."""
+    compiler = cpp_compiler()
+    if compiler is None:
+        return False
+    return subprocess.run([compiler, "--version"], capture_output=True, check=False).returncode == 0
 
 
 @pytest.hookimpl(wrapper=True)

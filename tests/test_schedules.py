@@ -144,6 +144,8 @@ def test_parts_follow_each_other_with_their_own_progress() -> None:
         Cosine(start=0.2, end=0.4),
         Root(),
         Warmup(warmup=0.3, decay="trapezoid", floor=0.1),
+        Warmup(warmup=0.8, decay="trapezoid", cooldown=0.5),
+        Warmup(warmup=1.0),
         InverseRoot(warmup=0.25),
         SlantedTriangle(cut=0.25),
         Parts(parts=(Part(share=1, value=Linear(start=0, end=3)), Part(share=1, value=Root()))),

@@ -10,7 +10,7 @@ import pytest
 
 from bertwright import side_by_side as module
 from bertwright.errors import UserError
-from bertwright.machine.description import num_cores
+from bertwright.machine.cores import num_cores
 from bertwright.side_by_side import side_by_side
 from small_jobs import failed, killed, slept, told
 

@@ -80,6 +80,11 @@ class Warmup(Schedule):
     def corners(self) -> tuple[float, ...]:
         return (0.0, self.warmup, 1.0)
 
+    def extremes(self) -> tuple[float, float]:
+        lowest, highest = super().extremes()
+        # A decay that begins before the rise has ended leaves its end out.
+        return lowest, 1.0 if self.warmup else highest
+
     def at(self, progress: float) -> float:
         if progress < self.warmup:
             return progress / self.warmup
@@ -134,6 +139,11 @@ class InverseRoot(Schedule):
     @property
     def corners(self) -> tuple[float, ...]:
         return (0.0, self.warmup, 1.0)
+
+    def extremes(self) -> tuple[float, float]:
+        lowest, highest = super().extremes()
+        # A decay that begins before the rise has ended leaves its end out.
+        return lowest, 1.0 if self.warmup else highest
 
     def at(self, progress: float) -> float:
         if progress < self.warmup:

@@ -7,13 +7,12 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import islice
 from multiprocessing import active_children, get_context
-from multiprocessing.context import BaseContext
 from threading import current_thread, main_thread
 from typing import Any, TypeVar
 
 from bertwright.errors import UserError
-from bertwright.machine.compiler import first_line, say_once
-from bertwright.machine.description import num_cores
+from bertwright.machine.cores import num_cores
+from bertwright.process_pools import process_pool
 
 Result = TypeVar("Result")
 
@@ -54,21 +53,6 @@ def side_by_side(
         raise
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def process_pool(
-    processes: int,
-    context: BaseContext,
-    initializer: Callable[..., None],
-    arguments: tuple[Any, ...],
-) -> ProcessPoolExecutor | None:
-    """Return a pool of processes; None, with a line on stderr, where the system makes no semaphores
-    for one, since ``/dev/shm`` is missing, read-only or full."""
-    try:
-        return ProcessPoolExecutor(processes, context, initializer, arguments)
-    except (OSError, ImportError, NotImplementedError) as error:
-        say_once(f"work stays in one process: no semaphores can be made ({first_line(error)})")
-        return None
 
 
 def _as_they_end(

@@ -18,9 +18,9 @@ from bertwright.encoder.kernels.eight_bits import (
     quantised,
     saturates,
 )
-from bertwright.machine.compiler import say_once
 from bertwright.machine.speed import multiplies_bfloat16
 from bertwright.model import Model
+from bertwright.notices import say_once
 from recipes_at_toy_size import LENGTH, SYSTEMS, VOCABULARY, toy
 
 USUAL = torch.bfloat16 if multiplies_bfloat16() else torch.float32

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bertwright.encoder.kernels import fused as fused_module
 from bertwright.encoder.kernels.fused import fused
-from bertwright.machine.compiler import say_once
+from bertwright.notices import say_once
 
 
 @pytest.fixture(autouse=True)

@@ -106,6 +106,8 @@ def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
             require_free(tmp_path / name)
         with pytest.raises(UserError, match="already exists"), atomic_folder(tmp_path / name):
             pytest.fail("the block was entered")
+    with pytest.raises(UserError, match="already exists"):
+        require_free(Path("/"))
     assert (tmp_path / "model" / "weights").read_bytes() == b"precious"
 
 

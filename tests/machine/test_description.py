@@ -1,11 +1,11 @@
 """The machine describes itself."""
 
+from bertwright.machine.cores import num_cores
 from bertwright.machine.description import (
     INSTRUCTION_SETS,
     description,
     has_instructions,
     instruction_sets,
-    num_cores,
     versions,
 )
 from bertwright.machine.process import seconds_since_start

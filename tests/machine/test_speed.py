@@ -114,6 +114,17 @@ def test_a_folder_that_cannot_be_written_to_remembers_nothing(
     assert recall(RATES_FILE) == {}
 
 
+@pytest.mark.usefixtures("cache")
+def test_a_user_without_a_home_remembers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", homeless)
+    remember(RATES_FILE, {"a": 1})
+    assert recall(RATES_FILE) == {}
+
+
 def test_the_highest_peak_is_remembered(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for measured, known in ((2e9, 2e9), (1e9, 2e9), (3e9, 3e9)):
         monkeypatch.setattr(speed, "_peaks", {})

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from bertwright.machine import description, process, speed
+from bertwright.machine import cores, process, speed
 from bertwright.machine.cache import remember
-from bertwright.machine.description import cpu_quota, num_cores
+from bertwright.machine.cores import cpu_quota, num_cores
 from bertwright.machine.process import THREADS_FILE, fewer_threads, threads_key
 from bertwright.machine.speed import useful_threads
 
@@ -34,7 +34,7 @@ def test_the_quota_of_a_container_is_read(
 
 
 def test_a_quota_bounds_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(description, "cpu_quota", lambda: 0.5)
+    monkeypatch.setattr(cores, "cpu_quota", lambda: 0.5)
     assert num_cores() == 1
 
 

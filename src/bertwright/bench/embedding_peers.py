@@ -17,7 +17,7 @@ from bertwright.encoder.kernels.eight_bits import saturates
 from bertwright.extras import require
 from bertwright.interop.onnx.quantising import quantise
 from bertwright.interop.onnx.tracing import quiet
-from bertwright.machine.description import num_cores
+from bertwright.machine.cores import num_cores
 from bertwright.model.reading import TOKEN_BUDGET
 
 Vectors = NDArray[np.float32]

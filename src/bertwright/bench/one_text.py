@@ -19,7 +19,7 @@ from bertwright.errors import UserError
 from bertwright.interop.loading import load
 from bertwright.interop.onnx.about import INT8
 from bertwright.interop.onnx.writing import export_onnx
-from bertwright.machine.description import num_cores
+from bertwright.machine.cores import num_cores
 from bertwright.model.reading import single
 from bertwright.model.text_model import TextModel
 

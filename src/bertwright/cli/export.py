@@ -109,7 +109,7 @@ def _export_graph(
     from bertwright.interop.loading import load
     from bertwright.interop.onnx.measuring import COLUMNS, measured
     from bertwright.interop.onnx.writing import export_onnx
-    from bertwright.machine.description import num_cores
+    from bertwright.machine.cores import num_cores
 
     require_free(out)
     loaded = load(model, "float32")

@@ -38,7 +38,8 @@ def require_writable(file: Path) -> None:
 
 def require_room(path: Path) -> None:
     """Refuse a path at which nothing can be made."""
-    above = next(folder for folder in path.absolute().parents if folder.exists())
+    path = path.absolute()
+    above = next((folder for folder in path.parents if folder.exists()), path)
     # What permissions say holds neither for who may do everything nor for every file system.
     try:
         with tempfile.TemporaryFile(dir=above):

@@ -12,8 +12,14 @@ from bertwright.files import write_text
 
 def cache_folder() -> Path:
     """Return the folder of small files that are kept between runs:
-    ``$XDG_CACHE_HOME/bertwright``."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bertwright"
+    ``$XDG_CACHE_HOME/bertwright``.
+
+    Errors: FileNotFoundError for a user without a home, as there are in containers.
+    """
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bertwright"
+    except RuntimeError as error:
+        raise FileNotFoundError("this user has no home folder") from error
 
 
 def recall(file_name: str) -> dict[str, Any]:

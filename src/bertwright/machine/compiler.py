@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertwright.machine.description import has_instructions, processor
+from bertwright.notices import first_line
 
 if TYPE_CHECKING:
     import torch
@@ -151,17 +152,6 @@ def fingerprint(*parts: str) -> str:
 
 class Uncompilable(Exception):
     """Something cannot be compiled, or computes something else then; the message says why."""
-
-
-@cache
-def say_once(sentence: str) -> None:
-    """Print a sentence on stderr, once in a process."""
-    print(sentence, file=sys.stderr, flush=True)
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of what an error says, or its name where it says nothing."""
-    return str(error).strip().partition("\n")[0][:300] or type(error).__name__
 
 
 def obstacle_of(error: BaseException) -> str:

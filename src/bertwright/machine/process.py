@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertwright.machine.cache import recall
-from bertwright.machine.description import num_cores, processor_name
+from bertwright.machine.cores import num_cores
+from bertwright.machine.description import processor_name
 
 if TYPE_CHECKING:
     import torch

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from bertwright.axes import Precision
 from bertwright.machine.cache import recall, remember
-from bertwright.machine.description import is_quiet, processor
+from bertwright.machine.cores import is_quiet
+from bertwright.machine.description import processor
 from bertwright.machine.process import THREADS_FILE, synchronise, threads_key
 
 if TYPE_CHECKING:

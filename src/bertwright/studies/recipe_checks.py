@@ -16,7 +16,7 @@ from bertwright.errors import UserError
 from bertwright.interop.huggingface import export_folder
 from bertwright.interop.loading import load
 from bertwright.interop.onnx.writing import export_onnx
-from bertwright.machine.description import num_cores
+from bertwright.machine.cores import num_cores
 from bertwright.model.counting import counted
 from bertwright.model.folder import WEIGHTS, load_model
 from bertwright.recipes import Recipe

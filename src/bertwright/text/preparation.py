@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from bertwright.errors import UserError
 from bertwright.files import atomic_folder, require_free
-from bertwright.machine.description import num_cores
+from bertwright.machine.cores import num_cores
 from bertwright.text.annotations import WordList, pieces_covered
 from bertwright.text.data_writing import DataWriter
 from bertwright.text.dialogues import joined

@@ -15,7 +15,7 @@ from multiprocessing.context import BaseContext
 from typing import Any, TypeVar
 
 from bertwright.errors import UserError
-from bertwright.side_by_side import process_pool
+from bertwright.process_pools import process_pool
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 
 from bertwright.files import atomic_folder
-from bertwright.machine.description import num_cores
+from bertwright.machine.cores import num_cores
 from bertwright.text.installed import Module, Package, installed_documentation
 from bertwright.text.literals import long_strings
 from bertwright.text.processes import in_order

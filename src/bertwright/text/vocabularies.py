@@ -17,7 +17,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from bertwright.axes import explain
 from bertwright.errors import UserError
 from bertwright.files import atomic_folder, require_free
-from bertwright.machine.description import num_cores
+from bertwright.machine.cores import num_cores
 from bertwright.text.documents import Document, ReadCounts
 from bertwright.text.duplicates import unseen
 from bertwright.text.keys import key_pattern

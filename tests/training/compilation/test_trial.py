@@ -27,6 +27,7 @@ def run(data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrialRun
     return TrialRun(str(tmp_path / "recipe.yaml"), str(data.path), "float32", 1)
 
 
+@pytest.mark.compiler
 def test_a_trial_finds_that_compiled_steps_agree(run: TrialRun, data: Data) -> None:
     with Trial(run) as trial:
         outcome = trial.outcome(wait=True)

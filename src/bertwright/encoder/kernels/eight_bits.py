@@ -17,7 +17,7 @@ from bertwright.encoder.kernels.fused import fused, tolerance_for
 from bertwright.encoder.kernels.packed import ROWS_HINT, replace_linear
 from bertwright.encoder.taps import Site
 from bertwright.machine.compiled import largest_error
-from bertwright.machine.compiler import say_once
+from bertwright.notices import say_once
 
 STEPS = 127
 """On either side of 0, which is written as 128: processors multiply unsigned by signed numbers."""

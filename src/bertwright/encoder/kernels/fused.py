@@ -17,10 +17,9 @@ from bertwright.machine.compiler import (
     compilation_obstacle,
     compiler_version,
     fingerprint,
-    first_line,
-    say_once,
     tune_compiler,
 )
+from bertwright.notices import first_line, say_once
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from bertwright.errors import UserError
 from bertwright.extras import require
 from bertwright.interop.onnx.inputs import Given
-from bertwright.machine.description import num_cores
+from bertwright.machine.cores import num_cores
 
 LEVEL = "ORT_ENABLE_ALL"
 """How far onnxruntime rewrites a graph before it is first run."""

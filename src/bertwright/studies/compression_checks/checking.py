@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from bertwright.analysis.planted.expecting import Expected
 from bertwright.bench.runs import Runs
 from bertwright.errors import Interrupted
-from bertwright.machine.description import num_cores
+from bertwright.machine.cores import num_cores
 from bertwright.machine.process import one_thread
 from bertwright.side_by_side import side_by_side
 from bertwright.studies.compression_checks.ground import Ground, made

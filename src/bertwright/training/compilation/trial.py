@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from bertwright.axes import Precision
 from bertwright.errors import UserError
-from bertwright.machine.compiler import first_line, raised_by_compiler
+from bertwright.machine.compiler import raised_by_compiler
 from bertwright.machine.process import tune_process
+from bertwright.notices import first_line
 from bertwright.training.compilation.verdicts import Verdict, Verdicts
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from dataclasses import asdict
 from typing import cast, get_args
 
 from bertwright.axes import Precision
-from bertwright.machine.compiler import first_line, raised_by_compiler
+from bertwright.machine.compiler import raised_by_compiler
 from bertwright.machine.process import tune_process
+from bertwright.notices import first_line
 from bertwright.training.compilation.verdicts import Verdict
 
 SYSTEMS = {"learned": "bert-tiny", "rotary": "modern-tiny"}

@@ -21,13 +21,8 @@ from bertwright.machine.compiler import (
     cpp_compiler,
     target_flags,
 )
-from bertwright.machine.description import (
-    instruction_sets,
-    load,
-    num_cores,
-    processor,
-    versions,
-)
+from bertwright.machine.cores import load, num_cores
+from bertwright.machine.description import instruction_sets, processor, versions
 from bertwright.machine.process import allocator
 from bertwright.machine.speed import matrix_peak, product_rates, usual_precision
 from bertwright.training.doctor.compiled_block import SYSTEMS
@@ -106,8 +101,8 @@ def _eight_bits() -> MachineCheck:
 
 
 def _cache_folder() -> MachineCheck:
-    folder = cache_folder()
     try:
+        folder = cache_folder()
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
