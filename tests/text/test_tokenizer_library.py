@@ -62,6 +62,17 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "text as id": (with_id("5"), "is not a tokenizer"),
     "model": ({"model": {"type": "Mine"}}, "is not a tokenizer"),
     "no model": ({"model": None}, "is not a tokenizer"),
+    "template": (
+        {
+            "post_processor": {
+                "type": "TemplateProcessing",
+                "single": [{"Sequence": {"id": "B", "type_id": 0}}],
+                "pair": [{"Sequence": {"id": name, "type_id": 0}} for name in "AB"],
+                "special_tokens": {},
+            }
+        },
+        "it cannot read a text .*: mend its tokenizer.json",
+    ),
     "charsmap": (
         {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}},
         "is not a tokenizer|cannot read",

@@ -55,26 +55,35 @@ def require_small_ids(ids: Iterator[Any], file: Path) -> None:
 
 
 def require_readable(backend: library.Tokenizer, settings: Mapping[str, Any]) -> None:
-    """Refuse a tokenizer whose regular expressions take too long on plain texts, or whose
-    normalizer makes much of little: UserError."""
+    """Refuse a tokenizer that cannot read the plainest text, whose regular expressions take too
+    long on plain texts, or whose normalizer makes much of little: UserError."""
     if _growth(settings["normalizer"]) > MAX_GROWTH:
         raise UserError(
             f"the normalizer makes more than {MAX_GROWTH:,} characters of one: leave it out"
         )
+    if (reason := _panic(backend, "a")) is not None:
+        raise UserError(f"it cannot read a text ({reason}): mend its tokenizer.json")
     parts = [settings["normalizer"], settings["pre_tokenizer"]]
     if not (patterns := list(_regular_expressions(parts))):
         return
     began = time.monotonic()
     for letter in (*_PROBED, *sorted(set(filter(str.isalnum, "".join(patterns))))[:20]):
-        try:
-            with _silent():
-                backend.encode(letter * PROBED_LENGTH + "!", add_special_tokens=False)
-        except BaseException as error:
-            if not of_library(error):
-                raise
-            raise UserError(f"a regular expression takes too long ({error}): mend it") from None
+        if (reason := _panic(backend, letter * PROBED_LENGTH + "!")) is not None:
+            raise UserError(f"a regular expression takes too long ({reason}): mend it")
         if time.monotonic() - began > PROBED_SECONDS:
             raise UserError("a regular expression takes too long: mend it")
+
+
+def _panic(backend: library.Tokenizer, text: str) -> str | None:
+    """Return why the library cannot read a text, None where it can."""
+    try:
+        with _silent():
+            backend.encode(text, add_special_tokens=False)
+    except BaseException as error:
+        if not of_library(error):
+            raise
+        return str(error)
+    return None
 
 
 def failure(error: BaseException) -> BaseException:
