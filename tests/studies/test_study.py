@@ -60,6 +60,8 @@ def test_shares_of_phases_need_not_add_up_to_one() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
+        ("name: ../other", "name: '../other' cannot be the name of a folder"),
+        ("name: ..", "name: '..' cannot be the name of a folder"),
         ("arms: {a: {recipe: bert-tiny}}", "arms: a comparison needs two at least"),
         ("equal: {time: soon}", "equal: time soon: write 90s, 20m or 1.5h"),
         ("measures: {h: {kind: held-out, arms: [c]}}", r"measures.h.arms: no arm 'c'"),

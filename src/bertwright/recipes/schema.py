@@ -1,11 +1,13 @@
 """What a recipe is: one choice on every axis, and the order of events."""
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import yaml
 from pydantic import Field, field_validator, model_validator
+from torch import nn
 
 from bertwright.axes import Precision, Settings, did_you_mean
 from bertwright.encoder.choice import EncoderChoice
@@ -26,6 +28,9 @@ Pooling = Literal["mean", "cls"]
 
 MAX_BATCH_TOKENS = 1 << 26
 """Tokens of one step, which are laid out in memory at once."""
+
+MODULE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _-]{0,63}")
+"""The name of an objective, which is that of its head in a file of weights."""
 
 
 class Text(Settings):
@@ -151,6 +156,9 @@ class Recipe(Settings):
         if not isinstance(objectives, dict):
             return objectives
         asked = {name: s for name, s in objectives.items() if s is not None}
+        for name in asked:
+            if not MODULE_NAME.fullmatch(str(name)) or hasattr(nn.ModuleDict, name):
+                raise ValueError(f"{name!r:.80} cannot be the name of an objective: choose another")
         return {
             name: {"kind": name, **settings} if isinstance(settings, dict) else settings
             for name, settings in asked.items()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import yaml
-from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from bertwright.axes import Settings, did_you_mean, explain
 from bertwright.errors import UserError
@@ -157,6 +157,14 @@ class Study(Settings):
             return cls.model_validate(_read(name))
         except ValidationError as error:
             raise explain(error, f"study {name}") from error
+
+    @field_validator("name")
+    @classmethod
+    def _names_a_folder(cls, name: str) -> str:
+        readable = name.strip(". ") and name.isprintable() and len(name) <= 200
+        if not readable or "/" in name or "\\" in name:
+            raise ValueError(f"{name!r:.80} cannot be the name of a folder: choose another")
+        return name
 
     @model_validator(mode="after")
     def _names_that_exist(self) -> Self:

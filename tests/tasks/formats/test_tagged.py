@@ -117,6 +117,12 @@ def test_a_sentence_ends_with_the_file(tmp_path: Path) -> None:
             "x.conllu line 5 has 9 columns instead of 10, which line 3 has: all lines of a file "
             "have as many",
         ),
+        (
+            "x.conllu",
+            CONLLU + "\n1.1" + "\t_" * 9 + "\n",
+            "upos",
+            f"x.conllu line {CONLLU.count(chr(10)) + 2}: a sentence without words: remove it",
+        ),
         ("x.conllu", IOB2, "upos", "x.conllu line 3: no upos for the word 'Barb'"),
         ("x.conll", "a\nb\n", "tag", "x.conll line 1: no tag for the word 'a'"),
         ("x.conll", "a\tO\nb\t\n", "tag", "x.conll line 2: no tag for the word 'b'"),

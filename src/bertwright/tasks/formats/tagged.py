@@ -80,7 +80,7 @@ def _read(
         raise UserError(f"{name}: no column {column!r}{did_you_mean(column, layout.tags)}")
     if layout is not PLAIN:
         sentences = [syntactic_words(rows) for rows in sentences]
-    found = [_tagged(rows, layout, column) for rows in sentences if rows]
+    found = [_tagged(rows, layout, column) for rows in sentences]
     if not found:
         raise UserError(f"{name} holds no sentences")
     return found
@@ -89,10 +89,13 @@ def _read(
 def syntactic_words(rows: Sequence[Row]) -> list[Row]:
     """Return the rows of words, without those of multiword tokens and of empty nodes.
 
-    Errors: UserError, naming the line, where the words are not counted from 1 (or 0).
+    Errors: UserError, naming the line, for a sentence without words, or one whose words are not
+    counted from 1 (or 0).
     """
     words = [at for at in rows if at[1][0].isdecimal() or not NUMBER.fullmatch(at[1][0])]
-    start = 0 if words and words[0][1][0] == "0" else 1
+    if not words:
+        raise UserError(f"{rows[0][0]}: a sentence without words: remove it")
+    start = 0 if words[0][1][0] == "0" else 1
     for expected, (where, row) in enumerate(words, start):
         if row[0] != str(expected):
             raise UserError(f"{where}: word number {row[0]!r} instead of {expected}")
