@@ -15,7 +15,7 @@ from bertwright.errors import UserError
 from bertwright.model import Model
 from bertwright.model.counting import parameters_by_part
 from bertwright.recipes import Recipe
-from recipes_at_toy_size import VOCABULARY, shaken, toy, toy_batch
+from recipes_at_toy_size import SYSTEMS, VOCABULARY, shaken, toy, toy_batch
 
 LENGTH, WIDTH, HEADS = 7, 32, 2
 
@@ -193,3 +193,13 @@ def test_halting_drops_its_states_in_no_precision() -> None:
 def test_what_does_not_go_together_is_refused(system: str, change: str, reason: str) -> None:
     with pytest.raises(UserError, match=reason):
         Recipe.load(system, change)
+
+
+NEED_BLOCKS = {"bart", "mass", "t5", "transformer", "universal-transformer", "xlm-e"}
+"""Systems whose decoder, or whose objective, reads blocks."""
+
+
+@pytest.mark.parametrize("system", sorted({*SYSTEMS} - NEED_BLOCKS))
+def test_every_encoder_may_have_no_blocks(system: str) -> None:
+    model = Model.build(toy(system, "encoder.depth={kind: none}"), VOCABULARY)
+    assert model.encoder(torch.full((2, LENGTH), 7)).shape == (2, LENGTH, 32)

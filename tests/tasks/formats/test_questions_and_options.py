@@ -185,6 +185,10 @@ def test_words_in_context_have_their_labels_beside_them(tmp_path: Path) -> None:
     written(gold, "T\nF\n")
     with pytest.raises(UserError, match="has 2 labels for 1 lines"):
         reader.read(tmp_path / "train.data.txt")
+    for file in (gold, tmp_path / "train.data.txt"):
+        written(file, "")
+    with pytest.raises(UserError, match="holds no examples"):
+        reader.read(tmp_path / "train.data.txt")
 
 
 @pytest.mark.parametrize(

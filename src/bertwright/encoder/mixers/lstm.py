@@ -53,6 +53,8 @@ class LstmChoice(Mixer):
         return self.clip is None and self.cell is None
 
     def widths(self, entry: int, width: int, num_blocks: int) -> list[int]:
+        if not num_blocks:
+            return [width]
         return [entry, *[self.between or width] * (num_blocks - 1), width]
 
     def operations_between(

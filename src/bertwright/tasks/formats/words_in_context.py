@@ -45,6 +45,8 @@ class WordInContextReader(Reader):
         ]
         if labelled and len(labels) != len(examples):
             raise UserError(f"{gold} has {len(labels)} labels for {len(examples)} lines of {path}")
+        if not examples:
+            raise UserError(f"{path} holds no examples")
         return examples
 
 
