@@ -140,11 +140,6 @@ class InverseRoot(Schedule):
     def corners(self) -> tuple[float, ...]:
         return (0.0, self.warmup, 1.0)
 
-    def extremes(self) -> tuple[float, float]:
-        lowest, highest = super().extremes()
-        # A decay that begins before the rise has ended leaves its end out.
-        return lowest, 1.0 if self.warmup else highest
-
     def at(self, progress: float) -> float:
         if progress < self.warmup:
             return progress / self.warmup if self.rise else 1.0

@@ -106,6 +106,8 @@ def _in_turns(
             caches = running.enter_context(tempfile.TemporaryDirectory())
             environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": caches, **variation.variables}
             contestant = running.enter_context(Contestant(program, settings, environment))
+            # The first step compiles: it says nothing about how many fill a turn.
+            contestant.seconds_per_step(1)
             contestants[variation.name] = contestant
         for turns in in_turns(contestants, rounds, say):
             for name, step_seconds in turns.items():

@@ -157,7 +157,7 @@ class Recipe(Settings):
             return objectives
         asked = {name: s for name, s in objectives.items() if s is not None}
         for name in asked:
-            if not MODULE_NAME.fullmatch(str(name)) or hasattr(nn.ModuleDict, name):
+            if not MODULE_NAME.fullmatch(str(name)) or hasattr(nn.ModuleDict, str(name)):
                 raise ValueError(f"{name!r:.80} cannot be the name of an objective: choose another")
         return {
             name: {"kind": name, **settings} if isinstance(settings, dict) else settings
